@@ -22,8 +22,7 @@ use pyo3::{
     types::PyType,
 };
 use tokio::{runtime::Runtime, task::AbortHandle};
-use virtualize::{ByteRange, ReadErrorKind};
-use virtualize_store::{FileVersion, ForeignError, ForeignStore};
+use virtualize::{ByteRange, FileVersion, ForeignStore, ReadError, ReadErrorKind};
 
 use crate::error;
 
@@ -244,14 +243,15 @@ impl ForeignStore for PythonStore {
         url: &'a str,
         range: ByteRange,
         if_match: Option<&'a str>,
-    ) -> futures::future::BoxFuture<'a, Result<(FileVersion, Bytes), ForeignError>> {
+    ) -> futures::future::BoxFuture<'a, Result<(FileVersion, Bytes), ReadError>> {
         let (files, url, if_match) = (self.clone(), url.to_owned(), if_match.map(str::to_owned));
         Box::pin(async move {
             let work = move || attach(|py| files.call(py, &url, range, if_match.as_deref()));
+            let unavailable = |reason: &str| ReadError::new(ReadErrorKind::Unavailable, reason);
             match tokio::task::spawn_blocking(work).await {
                 Ok(Some(done)) => done,
-                Ok(None) => Err(unavailable("Python is about to end".to_owned())),
-                Err(error) => Err(unavailable(error.to_string())),
+                Ok(None) => Err(unavailable("Python is about to end")),
+                Err(error) => Err(unavailable(&error.to_string())),
             }
         })
     }
@@ -265,7 +265,7 @@ impl PythonStore {
         url: &str,
         range: ByteRange,
         if_match: Option<&str>,
-    ) -> Result<(FileVersion, Bytes), ForeignError> {
+    ) -> Result<(FileVersion, Bytes), ReadError> {
         type Answer = (PyBackedBytes, (u64, Option<String>, Option<i64>));
         let read = self.0.bind(py).call_method1("read", (url, range.start, range.end(), if_match));
         let (bytes, (size, etag, modified)) =
@@ -275,7 +275,7 @@ impl PythonStore {
 }
 
 /// Classifies an exception by the name of its class, as obspec prescribes.
-fn classified(py: Python<'_>, error: &PyErr) -> ForeignError {
+fn classified(py: Python<'_>, error: &PyErr) -> ReadError {
     let of_class = |class: Bound<'_, PyType>| match class.name().ok()?.to_str().ok()? {
         "NotFoundError" => Some(ReadErrorKind::NotFound),
         "PermissionDeniedError" | "UnauthenticatedError" => Some(ReadErrorKind::Denied),
@@ -294,13 +294,8 @@ fn classified(py: Python<'_>, error: &PyErr) -> ForeignError {
     let text = error.value(py).to_string();
     // obstore appends a dump of its structures.
     let message = text.split("\n\nDebug source").next().unwrap_or_default().trim();
-    let reason = match message {
-        "" => error.get_type(py).to_string(),
-        message => message.to_owned(),
-    };
-    ForeignError { kind, reason }
-}
-
-fn unavailable(reason: String) -> ForeignError {
-    ForeignError { kind: ReadErrorKind::Unavailable, reason }
+    match message {
+        "" => ReadError::new(kind, error.get_type(py).to_string()),
+        message => ReadError::new(kind, message),
+    }
 }

@@ -1,14 +1,17 @@
-//! Access to files: the identity of requests, and the service they go to. A prefix of URLs can have its own settings.
+//! Access to files: options, the identity of requests, and the service they go to. A prefix of URLs can have its own
+//! settings.
 
 use std::{
     env, fmt,
     io::Read,
     path::PathBuf,
     sync::{Arc, LazyLock},
+    time::Duration,
 };
 
 use crate::{
-    StoreError,
+    Allowed, Clients, ForeignStore, StoreError, Traffic,
+    clients::{Pool, Settings},
     error::without_query,
     location::{Location, Service},
 };
@@ -137,10 +140,7 @@ pub(crate) fn covers(prefix: &str, url: &str) -> bool {
 impl Access {
     /// Returns the identity of requests to a location, before any login.
     pub(crate) fn identity(&self, location: &Location) -> Identity {
-        let set = |names: &[&'static str]| {
-            let given = |name: &str| self.values.iter().any(|(key, _)| key.eq_ignore_ascii_case(name));
-            names.iter().find(|name| given(name) || is_set(name)).map(|name| Identity::Setting(name))
-        };
+        let set = |names: &[&'static str]| self.setting(names).map(Identity::Setting);
         let issued = |url: &String| Identity::Issued(without_query(url).to_owned());
         match location {
             _ if self.anonymous => Identity::Anonymous,
@@ -172,6 +172,13 @@ impl Access {
         }
     }
 
+    /// Returns the first of these names that the settings or the environment have.
+    fn setting(&self, names: &[&'static str]) -> Option<&'static str> {
+        let given = |name: &str| self.values.iter().any(|(key, _)| key.eq_ignore_ascii_case(name));
+        let is_set = |name: &str| env::var_os(name).is_some_and(|value| !value.is_empty());
+        names.iter().copied().find(|name| given(name) || is_set(name))
+    }
+
     /// Returns the AWS profile to use: that of the settings, or, unless other credentials are given, that in `AWS_PROFILE`, or
     /// the profile `default` if it has credentials and the AWS CLI is installed.
     pub(crate) fn profile(&self) -> Option<String> {
@@ -180,8 +187,7 @@ impl Access {
         if self.profile.is_some() {
             return self.profile.clone();
         }
-        let given = |name: &str| self.values.iter().any(|(key, _)| key.eq_ignore_ascii_case(name));
-        if OTHERS.iter().any(|name| given(name) || is_set(name)) {
+        if self.setting(&OTHERS).is_some() {
             return None;
         }
         static DEFAULT: LazyLock<bool> = LazyLock::new(has_default_profile);
@@ -242,8 +248,97 @@ fn has_credentials(config: &str) -> bool {
     keys.any(|(key, _)| KEYS.contains(&key.trim()))
 }
 
-fn is_set(name: &str) -> bool {
-    env::var_os(name).is_some_and(|value| !value.is_empty())
+/// Options for accessing files.
+#[derive(Clone)]
+pub struct StoreOptions {
+    /// Access to files below none of the prefixes of `stores`.
+    pub access: Access,
+    /// Access to files below prefixes.
+    pub stores: Stores,
+    /// Maximum concurrent requests, at least 1, of all files that share [`StoreOptions::clients`].
+    pub concurrency: usize,
+    /// Number of retries of a failed request.
+    pub retries: usize,
+    /// Maximum time for all attempts of a request together.
+    pub retry_timeout: Duration,
+    /// Maximum size in bytes of an HTTP file to download whole if its server does not support range requests.
+    pub whole_limit: u64,
+    /// Maximum bytes of cached pages.
+    pub cache_bytes: u64,
+    /// Listed files of at most this many bytes are fetched whole by their first request.
+    pub small_file: u64,
+    /// Counts the requests of all files with these options or clones of them.
+    pub traffic: Traffic,
+    /// Connections shared by files and by clones of these options.
+    pub clients: Clients,
+    /// Prefixes of files that may be opened, whether the user or another file names them; `None` for all.
+    pub allowed: Option<Allowed>,
+    /// Store through which all files are read, whatever the scheme of their URLs. Outputs are not written through it.
+    pub through: Option<Arc<dyn ForeignStore>>,
+}
+
+impl StoreOptions {
+    /// Checks that a URL starts with an allowed prefix.
+    pub(crate) fn check_allowed(&self, url: &str) -> Result<(), StoreError> {
+        self.allowed.as_ref().map_or(Ok(()), |allowed| allowed.check(url).map(drop))
+    }
+
+    /// Returns the access to a location, and the prefix of [`StoreOptions::stores`] that it comes from, if any.
+    pub(crate) fn access_to(&self, location: &Location) -> (Option<&str>, &Access) {
+        match self.stores.find(&location.url()) {
+            Some((prefix, access)) => (Some(prefix), access),
+            None => (None, &self.access),
+        }
+    }
+
+    /// Returns the access to a URL or to a prefix of URLs.
+    pub fn access(&self, url: &str) -> &Access {
+        self.stores.find(url).map_or(&self.access, |(_, access)| access)
+    }
+
+    /// Returns the resources that files with these options share.
+    pub(crate) fn pool(&self) -> Arc<Pool> {
+        self.clients.pool(Settings {
+            access: self.access.clone(),
+            stores: self.stores.clone(),
+            concurrency: self.concurrency,
+            retries: self.retries,
+            retry_timeout: self.retry_timeout,
+        })
+    }
+}
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        Self {
+            access: Access::default(),
+            stores: Stores::default(),
+            concurrency: 128,
+            retries: 5,
+            retry_timeout: Duration::from_secs(60),
+            whole_limit: 256 << 20,
+            cache_bytes: 128 << 20,
+            small_file: 1 << 20,
+            traffic: Traffic::default(),
+            clients: Clients::default(),
+            allowed: None,
+            through: None,
+        }
+    }
+}
+
+/// Omits secrets, as [`Access`] does.
+impl fmt::Debug for StoreOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoreOptions")
+            .field("access", &self.access)
+            .field("stores", &self.stores)
+            .field("concurrency", &self.concurrency)
+            .field("retries", &self.retries)
+            .field("allowed", &self.allowed)
+            .field("through", &self.through)
+            .finish_non_exhaustive()
+    }
 }
 
 #[cfg(test)]

@@ -6,19 +6,17 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
-    time::Duration,
 };
 
 use object_store::client::HttpClient;
 use percent_encoding::{percent_decode, percent_decode_str};
 use reqwest::{
-    Client,
+    ClientBuilder,
     dns::{Addrs, Name, Resolve, Resolving},
-    redirect::Policy,
 };
 use url::Url;
 
-use crate::{StoreError, clients::install_tls, error::without_query, location::Location};
+use crate::{StoreError, clients::client, connect::client_options, error::without_query, location::Location};
 
 /// Allowed URL prefixes; a URL must start with one of them. Cheap to clone.
 ///
@@ -30,8 +28,9 @@ use crate::{StoreError, clients::install_tls, error::without_query, location::Lo
 pub struct Allowed {
     /// Sets of prefixes; a URL must match at least one prefix of every set.
     sets: Vec<Arc<Vec<Prefix>>>,
-    /// Shared client for web servers.
-    web: Web,
+    resolver: Resolver,
+    /// Client for web servers, created on first use and shared, so that connections are reused.
+    client: Arc<OnceLock<HttpClient>>,
 }
 
 /// A prefix: a folder, part of a bucket or web server, or a single file.
@@ -48,24 +47,34 @@ impl Allowed {
     /// # Errors
     /// [`StoreError::Location`] for an invalid prefix, or if there are no prefixes.
     pub fn parse<T: AsRef<str>>(prefixes: impl IntoIterator<Item = T>) -> Result<Self, StoreError> {
-        let set = prefixes.into_iter().map(|text| Prefix::parse(text.as_ref()));
-        let set = set.collect::<Result<Vec<_>, _>>()?;
+        let prefix = |text: T| {
+            let place = Place::parse_prefix(text.as_ref())?;
+            let real = place.local_path().map(|path| {
+                path.canonicalize().map_err(|error| StoreError::io(&path.display().to_string(), &error))
+            });
+            Ok(Prefix { real: real.transpose()?, place })
+        };
+        let set = prefixes.into_iter().map(prefix).collect::<Result<Vec<_>, StoreError>>()?;
         if set.is_empty() {
             let reason = "no prefix is allowed, so that nothing could be opened";
             return Err(StoreError::location("allowed prefixes", reason));
         }
-        let web = Web::new(set.iter().any(|prefix| prefix.place.is_localhost()));
-        Ok(Self { sets: vec![Arc::new(set)], web })
+        let resolver = Resolver { localhost: set.iter().any(|prefix| prefix.place.is_localhost()) };
+        Ok(Self { sets: vec![Arc::new(set)], resolver, client: Arc::default() })
     }
 
     /// Returns the intersection: a URL must be allowed by both.
     pub fn and(&self, other: &Self) -> Self {
-        Self { sets: self.sets.iter().chain(&other.sets).cloned().collect(), web: self.web.clone() }
+        Self { sets: self.sets.iter().chain(&other.sets).cloned().collect(), ..self.clone() }
     }
 
     /// Returns the prefixes, for messages. After [`Allowed::and`], only those of the last and narrowest set.
     pub fn prefixes(&self) -> Vec<&str> {
-        self.sets.last().into_iter().flat_map(|set| set.iter().map(|prefix| prefix.place.url())).collect()
+        self.sets
+            .last()
+            .into_iter()
+            .flat_map(|set| set.iter().map(|prefix| prefix.place.url.as_str()))
+            .collect()
     }
 
     /// Returns the canonical form of an allowed URL, without accessing the file system or the network.
@@ -75,9 +84,10 @@ impl Allowed {
     /// allowed prefixes.
     pub fn check(&self, url: &str) -> Result<String, StoreError> {
         let place = Place::parse(url)?;
-        match self.sets.iter().all(|set| set.iter().any(|prefix| prefix.place.holds(&place))) {
-            true => Ok(place.url().to_owned()),
-            false => Err(StoreError::NotAllowed { name: place.url().to_owned() }),
+        if self.sets.iter().all(|set| set.iter().any(|prefix| prefix.place.holds(&place))) {
+            Ok(place.url)
+        } else {
+            Err(StoreError::NotAllowed { name: place.url })
         }
     }
 
@@ -104,7 +114,7 @@ impl Allowed {
         let folder = start.rsplit_once('/').map_or(start, |(folder, _)| folder);
         let folder = if folder.ends_with('/') { start } else { folder };
         let place = Place::parse_prefix(folder)?;
-        let refused = || StoreError::NotAllowed { name: place.url().to_owned() };
+        let refused = || StoreError::NotAllowed { name: place.url.clone() };
         let real = match place.local_path() {
             Some(path) => Some(path.canonicalize().map_err(|_| refused())?),
             None => None,
@@ -117,10 +127,7 @@ impl Allowed {
             };
             really && prefix.place.holds(&place)
         };
-        match self.sets.iter().all(|set| set.iter().any(within)) {
-            true => Ok(()),
-            false => Err(refused()),
-        }
+        self.sets.iter().all(|set| set.iter().any(within)).then_some(()).ok_or_else(refused)
     }
 
     /// Checks that a parsed location is still allowed.
@@ -134,27 +141,19 @@ impl Allowed {
 
     /// Checks that the real path of an open local file is within a prefix.
     pub(crate) fn check_file(&self, file: &File, path: &Path) -> Result<(), StoreError> {
-        let name = || path.display().to_string();
-        let real = real_path(file, path).map_err(|error| StoreError::io(&name(), &error))?;
-        match self.holds_real(&real) {
-            true => Ok(()),
-            false => Err(StoreError::NotAllowed { name: name() }),
-        }
+        let name = path.display().to_string();
+        let real = real_path(file, path).map_err(|error| StoreError::io(&name, &error))?;
+        self.holds_real(&real).then_some(()).ok_or(StoreError::NotAllowed { name })
     }
 
-    /// Returns the client for web servers.
+    /// Returns the client for web servers. It follows no redirects, and uses no proxy, since a proxy resolves names itself.
     pub(crate) fn client(&self) -> object_store::Result<HttpClient> {
-        self.web.client()
-    }
-}
-
-impl Prefix {
-    fn parse(text: &str) -> Result<Self, StoreError> {
-        let place = Place::parse_prefix(text)?;
-        let real = place.local_path().map(|path| {
-            path.canonicalize().map_err(|error| StoreError::io(&path.display().to_string(), &error))
-        });
-        Ok(Self { real: real.transpose()?, place })
+        if let Some(client) = self.client.get() {
+            return Ok(client.clone());
+        }
+        let adapted = |builder: ClientBuilder| builder.no_proxy().dns_resolver(Arc::new(self.resolver));
+        let client = client(&client_options().with_allow_http(true), adapted)?;
+        Ok(self.client.get_or_init(|| client).clone())
     }
 }
 
@@ -171,10 +170,10 @@ fn real_path(file: &File, path: &Path) -> io::Result<PathBuf> {
     use std::os::unix::fs::MetadataExt;
     let real = path.canonicalize()?;
     let (opened, found) = (file.metadata()?, std::fs::symlink_metadata(&real)?);
-    match (opened.dev(), opened.ino()) == (found.dev(), found.ino()) {
-        true => Ok(real),
-        false => Err(io::Error::other("the path leads elsewhere now")),
+    if (opened.dev(), opened.ino()) != (found.dev(), found.ino()) {
+        return Err(io::Error::other("the path leads elsewhere now"));
     }
+    Ok(real)
 }
 
 /// Returns the real path of an open file: resolves its path again.
@@ -201,10 +200,10 @@ impl Place {
     /// Parses the URL of a file.
     fn parse(url: &str) -> Result<Self, StoreError> {
         let place = Self::read(url).map_err(|reason| invalid(url, reason))?;
-        match place.segments.is_empty() && !place.origin.starts_with("http") {
-            true => Err(invalid(url, "names no file")),
-            false => Ok(place),
+        if place.segments.is_empty() && !place.origin.starts_with("http") {
+            return Err(invalid(url, "names no file"));
         }
+        Ok(place)
     }
 
     /// Parses a prefix of URLs. A trailing slash has no meaning.
@@ -215,11 +214,6 @@ impl Place {
             _ => prefix,
         };
         Self::read(text).map_err(|reason| invalid(prefix, reason))
-    }
-
-    /// Returns the canonical form.
-    fn url(&self) -> &str {
-        &self.url
     }
 
     /// Returns whether another place is equal to this one or below it.
@@ -330,10 +324,9 @@ fn segments(path: &str, names: Names) -> Result<Vec<Vec<u8>>, &'static str> {
     let segment = |segment: &str| {
         let decoded: Vec<u8> = percent_decode_str(segment).collect();
         let twice: Vec<u8> = percent_decode(&decoded).collect();
-        match is_name(segment.as_bytes()) && is_name(&decoded) && is_name(&twice) {
-            true => Ok(decoded),
-            false => Err("contains an empty segment, a step such as `..`, or an escaped slash"),
-        }
+        let is_plain = is_name(segment.as_bytes()) && is_name(&decoded) && is_name(&twice);
+        let reason = "contains an empty segment, a step such as `..`, or an escaped slash";
+        is_plain.then_some(decoded).ok_or(reason)
     };
     path.split('/').map(segment).collect()
 }
@@ -346,44 +339,6 @@ fn invalid(url: &str, reason: &str) -> StoreError {
     };
     let shown: String = shown.chars().filter(|c| !c.is_control()).take(200).collect();
     StoreError::location(if shown.is_empty() { "url".to_owned() } else { shown }, reason)
-}
-
-/// Creates the client on first use and shares it, so that connections are reused.
-#[derive(Clone, Debug)]
-struct Web {
-    client: Arc<OnceLock<Client>>,
-    resolver: Resolver,
-}
-
-impl Web {
-    /// Creates a factory; `localhost` states whether a prefix names that host.
-    fn new(localhost: bool) -> Self {
-        Self { client: Arc::default(), resolver: Resolver { localhost } }
-    }
-
-    /// Returns the client for `object_store`.
-    fn client(&self) -> object_store::Result<HttpClient> {
-        let failed = |error| object_store::Error::Generic { store: "HTTP", source: Box::new(error) };
-        self.shared().map(HttpClient::new).map_err(failed)
-    }
-
-    /// Returns the client. It follows no redirects, and uses no proxy, since a proxy resolves names itself.
-    fn shared(&self) -> reqwest::Result<Client> {
-        if let Some(client) = self.client.get() {
-            return Ok(client.clone());
-        }
-        install_tls();
-        let client = Client::builder()
-            .user_agent(concat!("virtualize/", env!("CARGO_PKG_VERSION")))
-            .redirect(Policy::none())
-            .no_proxy()
-            .dns_resolver(Arc::new(self.resolver))
-            .connect_timeout(Duration::from_secs(10))
-            .read_timeout(Duration::from_secs(30))
-            .timeout(Duration::from_secs(600))
-            .build()?;
-        Ok(self.client.get_or_init(|| client).clone())
-    }
 }
 
 /// DNS resolver that returns only permitted addresses. The client connects to the addresses that were checked, so that

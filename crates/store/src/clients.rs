@@ -5,11 +5,7 @@ use std::{
     fmt,
     future::Future,
     pin::Pin,
-    str::FromStr,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -96,21 +92,18 @@ impl Clients {
     pub(crate) fn pool(&self, settings: Settings) -> Arc<Pool> {
         let mut pools = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let slots = settings.concurrency.clamp(1, Semaphore::MAX_PERMITS);
-        pools.entry(settings).or_insert_with(|| Arc::new(Pool::new(slots))).clone()
-    }
-}
-
-impl Pool {
-    fn new(slots: usize) -> Self {
-        Self {
+        let new = || Pool {
             slots: Semaphore::new(slots),
             buckets: Mutex::default(),
             regions: Mutex::default(),
             web: Mutex::default(),
             sessions: Arc::default(),
-        }
+        };
+        pools.entry(settings).or_insert_with(|| Arc::new(new())).clone()
     }
+}
 
+impl Pool {
     /// Reserves a slot for a request, waiting until one is free. The slot is released when the permit is dropped.
     pub(crate) async fn slot(&self, name: &str) -> Result<SemaphorePermit<'_>, StoreError> {
         self.slots.acquire().await.map_err(|error| StoreError::unavailable(name, error))
@@ -181,7 +174,7 @@ pub(crate) struct Straight;
 
 impl HttpConnector for Straight {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        Ok(observed(client(options, Policy::none())?))
+        Ok(observed(client(options, |builder| builder)?))
     }
 }
 
@@ -214,69 +207,77 @@ impl HttpService for Observed {
 
 /// Facts about the response to a request, attached to the request as an extension.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct Seen(Arc<Mutex<Facts>>);
+
+#[derive(Debug, Default)]
+struct Facts {
     /// HTTP status; 0 before the first response.
-    status: Arc<AtomicU64>,
-    /// Value of the `Retry-After` header in seconds; 0 without one.
-    after: Arc<AtomicU64>,
+    status: u16,
+    /// Delay that the server requested before a retry.
+    retry_after: Duration,
     /// Region that S3 reported for a bucket requested in another region.
-    region: Arc<Mutex<Option<String>>>,
+    region: Option<String>,
     /// Whether the request, or its response's body, took too long.
-    timed_out: Arc<AtomicBool>,
+    timed_out: bool,
     /// Whose login the request used.
-    identity: Arc<Mutex<Option<Identity>>>,
+    identity: Option<Identity>,
 }
 
 impl Seen {
+    fn facts(&self) -> MutexGuard<'_, Facts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Records status, `Retry-After` and region of a response.
     fn note(&self, response: &HttpResponse) {
-        self.status.store(u64::from(response.status().as_u16()), Ordering::Relaxed);
-        let after = response.headers().get("retry-after").and_then(|value| value.to_str().ok());
-        let seconds = after.and_then(|seconds| seconds.trim().parse().ok());
-        self.after.store(seconds.unwrap_or_default(), Ordering::Relaxed);
-        let elsewhere = matches!(response.status().as_u16(), 301 | 302 | 307 | 308 | 400);
-        let region = response.headers().get("x-amz-bucket-region").filter(|_| elsewhere);
-        let region = region.and_then(|value| value.to_str().ok()).filter(|region| is_region(region));
-        *self.region.lock().unwrap_or_else(PoisonError::into_inner) = region.map(str::to_owned);
+        let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
+        let status = response.status().as_u16();
+        let elsewhere = matches!(status, 301 | 302 | 307 | 308 | 400);
+        let region = header("x-amz-bucket-region").filter(|region| elsewhere && is_region(region));
+        let seconds = header("retry-after").and_then(|seconds| seconds.trim().parse().ok());
+        let mut facts = self.facts();
+        facts.status = status;
+        facts.retry_after = Duration::from_secs(seconds.unwrap_or_default());
+        facts.region = region.map(str::to_owned);
     }
 
     /// Returns the bucket's region as S3 reported it, if the request went to another region.
     pub(crate) fn region(&self) -> Option<String> {
-        self.region.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.facts().region.clone()
     }
 
     /// Records whose login the request uses.
     pub(crate) fn identify(&self, identity: Identity) {
-        *self.identity.lock().unwrap_or_else(PoisonError::into_inner) = Some(identity);
+        self.facts().identity = Some(identity);
     }
 
     /// Returns whose login the request used, if any.
     pub(crate) fn identity(&self) -> Option<Identity> {
-        self.identity.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.facts().identity.clone()
     }
 
     /// Returns the status of the last response; 0 if there was none.
-    pub(crate) fn status(&self) -> u64 {
-        self.status.load(Ordering::Relaxed)
+    pub(crate) fn status(&self) -> u16 {
+        self.facts().status
     }
 
     /// Records that a connection failed.
     pub(crate) fn broken(&self, error: &(dyn std::error::Error + 'static)) {
-        let is_timeout = |error: &&(dyn std::error::Error + 'static)| {
-            let error = error.downcast_ref::<HttpError>();
-            error.is_some_and(|error| error.kind() == HttpErrorKind::Timeout)
-        };
         let mut causes = std::iter::successors(Some(error), |error| error.source());
-        self.timed_out.store(causes.any(|cause| is_timeout(&cause)), Ordering::Relaxed);
+        self.facts().timed_out = causes.any(|cause| {
+            let error = cause.downcast_ref::<HttpError>();
+            error.is_some_and(|error| error.kind() == HttpErrorKind::Timeout)
+        });
     }
 
     /// Returns why the request failed, if that was not final.
     pub(crate) fn reason(&self) -> RetryReason {
-        match self.status() {
+        let Facts { status, timed_out, .. } = *self.facts();
+        match status {
             429 | 503 => RetryReason::Throttled,
             408 => RetryReason::Timeout,
             500..=599 => RetryReason::Server,
-            _ if self.timed_out.load(Ordering::Relaxed) => RetryReason::Timeout,
+            _ if timed_out => RetryReason::Timeout,
             _ => RetryReason::Connection,
         }
     }
@@ -288,7 +289,7 @@ impl Seen {
 
     /// Returns the minimum delay before a retry that the server requested.
     pub(crate) fn retry_after(&self) -> Duration {
-        Duration::from_secs(self.after.load(Ordering::Relaxed))
+        self.facts().retry_after
     }
 }
 
@@ -305,29 +306,71 @@ pub fn install_tls() {
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-/// Builds the client that `object_store` would build of these options, with other redirects.
-pub(crate) fn client(options: &ClientOptions, redirects: Policy) -> object_store::Result<HttpClient> {
+/// Builds the client that `object_store` would build of these options, but one that follows no redirects. `adapted` makes
+/// further changes.
+pub(crate) fn client(
+    options: &ClientOptions,
+    adapted: impl FnOnce(ClientBuilder) -> ClientBuilder,
+) -> object_store::Result<HttpClient> {
     install_tls();
     let settings = ClientSettings(options);
-    let mut builder = ClientBuilder::new().redirect(redirects);
-    builder =
-        builder.no_gzip().no_brotli().no_zstd().no_deflate().https_only(!settings.flag(Key::AllowHttp)?);
+    let mut builder = ClientBuilder::new().redirect(Policy::none());
+    builder = builder.no_gzip().no_brotli().no_zstd().no_deflate();
+    builder = builder.https_only(!settings.flag(Key::AllowHttp)?);
+    builder = builder.danger_accept_invalid_certs(settings.flag(Key::AllowInvalidCertificates)?);
+    builder = builder.http2_keep_alive_while_idle(settings.flag(Key::Http2KeepAliveWhileIdle)?);
     if let Some(agent) = settings.text(Key::UserAgent) {
         builder = builder.user_agent(agent);
     }
     if let Some(headers) = options.get_default_headers() {
         builder = builder.default_headers(headers.clone());
     }
-    if settings.flag(Key::RandomizeAddresses)? {
-        builder = builder.dns_resolver(Arc::new(Shuffled));
+    if let Some(url) = settings.text(Key::ProxyUrl) {
+        let excluded = settings.text(Key::ProxyExcludes).and_then(|hosts| NoProxy::from_string(&hosts));
+        builder = builder.proxy(Proxy::all(url).map_err(failed)?.no_proxy(excluded));
+        if let Some(certificate) = settings.text(Key::ProxyCaCertificate) {
+            let certificate = Certificate::from_pem(certificate.as_bytes()).map_err(failed)?;
+            builder = builder.tls_certs_merge([certificate]);
+        }
     }
-    if settings.flag(Key::NoSystemCertificates)? {
-        builder = builder.tls_certs_only([]);
+    for (key, apply) in FLAGS {
+        if settings.flag(key)? {
+            builder = apply(builder);
+        }
     }
-    builder = settings.protocol(settings.times(settings.proxied(builder)?)?)?;
-    let client = builder.danger_accept_invalid_certs(settings.flag(Key::AllowInvalidCertificates)?).build();
-    client.map(HttpClient::new).map_err(failed)
+    for (key, apply) in TIMES {
+        if let Some(time) = settings.read(key, |text| humantime::parse_duration(text).ok())? {
+            builder = apply(builder, time);
+        }
+    }
+    if let Some(most) = settings.read(Key::PoolMaxIdlePerHost, |text| text.parse().ok())? {
+        builder = builder.pool_max_idle_per_host(most);
+    }
+    if let Some(size) = settings.read(Key::Http2MaxFrameSize, |text| text.parse::<u32>().ok())? {
+        builder = builder.http2_max_frame_size(size);
+    }
+    adapted(builder).build().map(HttpClient::new).map_err(failed)
 }
+
+type Flag = fn(ClientBuilder) -> ClientBuilder;
+/// Options that are switched on.
+const FLAGS: [(Key, Flag); 4] = [
+    (Key::RandomizeAddresses, |builder| builder.dns_resolver(Arc::new(Shuffled))),
+    (Key::NoSystemCertificates, |builder| builder.tls_certs_only([])),
+    (Key::Http1Only, ClientBuilder::http1_only),
+    (Key::Http2Only, ClientBuilder::http2_prior_knowledge),
+];
+
+type Time = fn(ClientBuilder, Duration) -> ClientBuilder;
+/// Options with a duration.
+const TIMES: [(Key, Time); 6] = [
+    (Key::Timeout, ClientBuilder::timeout),
+    (Key::ConnectTimeout, ClientBuilder::connect_timeout),
+    (Key::ReadTimeout, ClientBuilder::read_timeout),
+    (Key::PoolIdleTimeout, |builder, time| builder.pool_idle_timeout(time)),
+    (Key::Http2KeepAliveInterval, |builder, time| builder.http2_keep_alive_interval(time)),
+    (Key::Http2KeepAliveTimeout, ClientBuilder::http2_keep_alive_timeout),
+];
 
 /// Wraps a cause in an error of the client.
 fn failed(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> object_store::Error {
@@ -357,67 +400,6 @@ impl ClientSettings<'_> {
             _ => None,
         };
         Ok(self.read(key, read)?.unwrap_or_default())
-    }
-
-    fn time(&self, key: Key) -> object_store::Result<Option<Duration>> {
-        self.read(key, |text| humantime::parse_duration(text).ok())
-    }
-
-    fn number<T: FromStr>(&self, key: Key) -> object_store::Result<Option<T>> {
-        self.read(key, |text| text.parse().ok())
-    }
-
-    /// Applies the proxy options.
-    fn proxied(&self, builder: ClientBuilder) -> object_store::Result<ClientBuilder> {
-        let Some(url) = self.text(Key::ProxyUrl) else { return Ok(builder) };
-        let mut proxy = Proxy::all(url).map_err(failed)?;
-        if let Some(hosts) = self.text(Key::ProxyExcludes) {
-            proxy = proxy.no_proxy(NoProxy::from_string(&hosts));
-        }
-        let builder = builder.proxy(proxy);
-        let Some(certificate) = self.text(Key::ProxyCaCertificate) else { return Ok(builder) };
-        Ok(builder.tls_certs_merge([Certificate::from_pem(certificate.as_bytes()).map_err(failed)?]))
-    }
-
-    /// Applies the timeouts.
-    fn times(&self, mut builder: ClientBuilder) -> object_store::Result<ClientBuilder> {
-        if let Some(time) = self.time(Key::Timeout)? {
-            builder = builder.timeout(time);
-        }
-        if let Some(time) = self.time(Key::ConnectTimeout)? {
-            builder = builder.connect_timeout(time);
-        }
-        if let Some(time) = self.time(Key::ReadTimeout)? {
-            builder = builder.read_timeout(time);
-        }
-        if let Some(time) = self.time(Key::PoolIdleTimeout)? {
-            builder = builder.pool_idle_timeout(time);
-        }
-        if let Some(time) = self.time(Key::Http2KeepAliveInterval)? {
-            builder = builder.http2_keep_alive_interval(time);
-        }
-        if let Some(time) = self.time(Key::Http2KeepAliveTimeout)? {
-            builder = builder.http2_keep_alive_timeout(time);
-        }
-        Ok(builder)
-    }
-
-    /// Applies the connection pool and HTTP/2 options.
-    fn protocol(&self, mut builder: ClientBuilder) -> object_store::Result<ClientBuilder> {
-        if let Some(most) = self.number(Key::PoolMaxIdlePerHost)? {
-            builder = builder.pool_max_idle_per_host(most);
-        }
-        if let Some(size) = self.number::<u32>(Key::Http2MaxFrameSize)? {
-            builder = builder.http2_max_frame_size(size);
-        }
-        builder = builder.http2_keep_alive_while_idle(self.flag(Key::Http2KeepAliveWhileIdle)?);
-        if self.flag(Key::Http1Only)? {
-            builder = builder.http1_only();
-        }
-        if self.flag(Key::Http2Only)? {
-            builder = builder.http2_prior_knowledge();
-        }
-        Ok(builder)
     }
 }
 

@@ -1,7 +1,7 @@
 use std::{env, sync::Arc, time::Duration};
 
 use object_store::{
-    BackoffConfig, ClientConfigKey, ClientOptions, HeaderValue, ObjectStore, RetryConfig,
+    BackoffConfig, ClientConfigKey, ClientOptions, GetOptions, HeaderValue, ObjectStore, RetryConfig,
     aws::{AmazonS3Builder, AmazonS3ConfigKey},
     azure::{AzureConfigKey, MicrosoftAzureBuilder},
     client::HttpClient,
@@ -9,39 +9,32 @@ use object_store::{
     list::PaginatedListStore,
     path::Path,
 };
-use reqwest::redirect::Policy;
 use url::Url;
 use virtualize_remedy::similar;
 
 use crate::{
     Access, StoreError, StoreOptions,
     clients::{Bucket, Purpose, Straight, client, observed},
-    credentials::{Profile, Renewed, S3Endpoint, SasEndpoint},
+    credentials::{Endpoint, Profile, Renewed, S3Endpoint, SasEndpoint},
     error::without_query,
+    link::{Failure, Link},
     location::{Location, Service},
-    region,
+    meter::Meter,
     session::{self, Signatures, WebClient},
 };
 
-/// A store, and the path of the object within it.
-pub(crate) type Connected = (Arc<dyn ObjectStore>, Path);
-
-/// Connects to the store of a remote object. Callers that read retry by themselves; a store for writing retries
+/// Connects to the store of a remote object, and returns it with the path of the object within it. Callers that read retry by themselves; a store for writing retries
 /// internally.
 pub(crate) fn connect(
     location: &Location,
     purpose: Purpose,
     options: &StoreOptions,
-) -> Result<Connected, StoreError> {
-    match location {
-        Location::Bucket { service, bucket, key } => {
-            let path = key_path(&location.name(), key)?;
-            Ok((connect_bucket(*service, bucket, key, purpose, options)?.objects, path))
-        }
-        Location::Http(_) | Location::Local(_) | Location::Foreign(_) => {
-            Err(StoreError::location(location.name(), "it is not in an object store"))
-        }
-    }
+) -> Result<(Arc<dyn ObjectStore>, Path), StoreError> {
+    let Location::Bucket { service, bucket, key } = location else {
+        return Err(StoreError::location(location.name(), "it is not in an object store"));
+    };
+    let path = key_path(&location.name(), key)?;
+    Ok((connect_bucket(*service, bucket, key, purpose, options)?.objects, path))
 }
 
 /// Returns the store of an output in a bucket, and the key of the output, for libraries that write it by themselves. Detects the
@@ -54,7 +47,7 @@ pub async fn connect_output(
     options: &StoreOptions,
 ) -> Result<(Arc<dyn ObjectStore>, String), StoreError> {
     let location = Location::parse(url.trim_end_matches('/'))?;
-    region::settle(&location, options).await?;
+    settle_region(&location, options).await?;
     let (store, key) = connect(&location, Purpose::Writing, options)?;
     Ok((store, key.into()))
 }
@@ -89,7 +82,15 @@ pub(crate) fn connect_bucket(
     purpose: Purpose,
     options: &StoreOptions,
 ) -> Result<Bucket, StoreError> {
-    let retries = retries(purpose, options);
+    let retries = RetryConfig {
+        backoff: BackoffConfig {
+            init_backoff: Duration::from_millis(100),
+            max_backoff: Duration::from_secs(5),
+            base: 2.0,
+        },
+        max_retries: if purpose == Purpose::Reading { 0 } else { options.retries },
+        retry_timeout: options.retry_timeout,
+    };
     let location = Location::Bucket { service, bucket: bucket.to_owned(), key: key.to_owned() };
     let (prefix, access) = options.access_to(&location);
     options.pool().bucket(bucket, prefix, purpose, |region| {
@@ -140,18 +141,13 @@ pub(crate) fn web_client(url: &Url, name: &str, options: &StoreOptions) -> Resul
         return create(allowed.client().map_err(failed)?, false);
     }
     options.pool().web(prefix, url.scheme() == "https", || {
-        let client = client(&web_options(url, access)?, Policy::none()).map_err(failed)?;
-        create(client, true)
+        let mut settings = client_options().with_allow_http(url.scheme() == "http");
+        for (key, value) in &access.values {
+            let parsed = key.to_ascii_lowercase().parse::<ClientConfigKey>();
+            settings = settings.with_config(parsed.map_err(|_| unknown(key))?, value);
+        }
+        create(client(&settings, |builder| builder).map_err(failed)?, true)
     })
-}
-
-fn web_options(url: &Url, access: &Access) -> Result<ClientOptions, StoreError> {
-    let mut client = client_options().with_allow_http(url.scheme() == "http");
-    for (key, value) in &access.values {
-        let parsed = key.to_ascii_lowercase().parse::<ClientConfigKey>();
-        client = client.with_config(parsed.map_err(|_| unknown(key))?, value);
-    }
-    Ok(client)
 }
 
 /// Returns the client for a URL that issues credentials. The user names it, so that it needs not be allowed.
@@ -204,7 +200,7 @@ fn s3(
         builder = builder.with_skip_signature(true);
     } else if let Some(text) = &access.s3_credentials {
         let url = session::issuer("s3-credentials", text)?;
-        let provider = S3Endpoint::new(issuer_client(&url, options)?, url);
+        let provider = S3Endpoint(Endpoint { client: issuer_client(&url, options)?, url });
         builder = builder.with_credentials(Arc::new(Renewed::new(provider)));
     } else if let Some(profile) = access.profile() {
         builder = builder.with_credentials(Arc::new(Renewed::new(Profile(profile))));
@@ -287,7 +283,7 @@ fn azure(bucket: &str, access: &Access, options: &StoreOptions) -> Result<Micros
         let account = host.split('.').next().filter(|account| !account.is_empty()).map(str::to_owned);
         let account = account.or_else(|| builder.get_config_value(&AzureConfigKey::AccountName));
         let url = session::sas_endpoint(template, &account.unwrap_or_default(), container)?;
-        let provider = SasEndpoint::new(issuer_client(&url, options)?, url);
+        let provider = SasEndpoint(Endpoint { client: issuer_client(&url, options)?, url });
         builder = builder.with_credentials(Arc::new(Renewed::new(provider)));
     }
     if let Some(endpoint) = &access.endpoint {
@@ -302,7 +298,7 @@ fn azure(bucket: &str, access: &Access, options: &StoreOptions) -> Result<Micros
 
 /// Returns the defaults of a client. As in `object_store`, it uses HTTP/1.1 unless the user sets `http1_only=false`: all
 /// requests of an HTTP/2 client share the bandwidth that a server grants one connection.
-fn client_options() -> ClientOptions {
+pub(crate) fn client_options() -> ClientOptions {
     ClientOptions::new()
         .with_http1_only()
         .with_user_agent(HeaderValue::from_static(concat!("virtualize/", env!("CARGO_PKG_VERSION"))))
@@ -311,20 +307,89 @@ fn client_options() -> ClientOptions {
         .with_timeout(Duration::from_secs(600))
 }
 
-fn retries(purpose: Purpose, options: &StoreOptions) -> RetryConfig {
-    RetryConfig {
-        backoff: BackoffConfig {
-            init_backoff: Duration::from_millis(100),
-            max_backoff: Duration::from_secs(5),
-            base: 2.0,
-        },
-        max_retries: if purpose == Purpose::Reading { 0 } else { options.retries },
-        retry_timeout: options.retry_timeout,
+fn is_set(variable: &str) -> bool {
+    env::var(variable).is_ok_and(|value| matches!(value.to_ascii_lowercase().as_str(), "1" | "true" | "yes"))
+}
+
+/// Sends a request, and sends it again if the bucket turns out to be in another region than was known before.
+pub(crate) async fn in_region<T, F: Future<Output = Result<T, Failure>>>(
+    location: &Location,
+    options: &StoreOptions,
+    request: impl Fn() -> F,
+) -> Result<T, Failure> {
+    let known = region_of(location, options);
+    match request().await {
+        Err(Failure::Other(error)) if follow_region(location, &error, known.as_deref(), options) => {
+            request().await
+        }
+        answer => answer,
     }
 }
 
-fn is_set(variable: &str) -> bool {
-    env::var(variable).is_ok_and(|value| matches!(value.to_ascii_lowercase().as_str(), "1" | "true" | "yes"))
+/// Returns the detected region of a location's bucket.
+pub(crate) fn region_of(location: &Location, options: &StoreOptions) -> Option<String> {
+    match location {
+        Location::Bucket { service: Service::S3, bucket, .. } => options.pool().region(bucket),
+        _ => None,
+    }
+}
+
+/// Records the region that a failed request reported, and returns whether to send the request again: it was sent when
+/// another region was known, `used`. Does not override a configured region.
+pub(crate) fn follow_region(
+    location: &Location,
+    error: &StoreError,
+    used: Option<&str>,
+    options: &StoreOptions,
+) -> bool {
+    let (Location::Bucket { service: Service::S3, bucket, .. }, StoreError::Region { region, .. }) =
+        (location, error)
+    else {
+        return false;
+    };
+    if is_configured(location, options) || used == Some(region) {
+        return false;
+    }
+    tracing::info!("{bucket} is in the region {region}");
+    options.pool().set_region(bucket, Some(region));
+    true
+}
+
+/// Detects the region of a bucket before it is written to, once, unless a region is configured.
+pub(crate) async fn settle_region(location: &Location, options: &StoreOptions) -> Result<(), StoreError> {
+    let Location::Bucket { service: Service::S3, bucket, .. } = location else { return Ok(()) };
+    let pool = options.pool();
+    if is_configured(location, options) || pool.knows_region(bucket) {
+        return Ok(());
+    }
+    let head = GetOptions { head: true, ..GetOptions::default() };
+    // Any key serves; the object need not exist.
+    let any = Location::Bucket { service: Service::S3, bucket: bucket.clone(), key: "region".to_owned() };
+    let answer = Link::new(&any, options)?.get(head, &Meter::new(options), |_| Ok(())).await;
+    match answer {
+        Err(Failure::Other(error @ StoreError::Region { .. })) => {
+            follow_region(location, &error, None, options);
+        }
+        _ if pool.knows_region(bucket) => {}
+        _ => pool.set_region(bucket, None),
+    }
+    Ok(())
+}
+
+/// Returns the detected region of the S3 bucket of a URL.
+pub fn known_region(url: &str, options: &StoreOptions) -> Option<String> {
+    region_of(&Location::parse_prefix(url).ok()?, options)
+}
+
+/// Returns whether the options or the environment set a region.
+fn is_configured(location: &Location, options: &StoreOptions) -> bool {
+    const NAMES: [&str; 4] = ["aws_region", "aws_default_region", "region", "default_region"];
+    let is_region = |key: &str| NAMES.contains(&key.to_ascii_lowercase().as_str());
+    options.access_to(location).1.values.iter().any(|(key, _)| is_region(key))
+        || NAMES.iter().any(|name| {
+            env::var(name.to_ascii_uppercase())
+                .is_ok_and(|region| name.starts_with("aws") && !region.is_empty())
+        })
 }
 
 /// Settings to suggest for unknown ones; `object_store` has no list of all.

@@ -62,7 +62,7 @@ pub(crate) struct Renewed<P: Provider> {
 pub(crate) trait Provider: fmt::Debug + Send + Sync + 'static {
     type Credential: Send + Sync + 'static;
 
-    fn issue(&self) -> BoxFuture<'_, Result<Issued<Self::Credential>, StoreError>>;
+    fn issue(&self) -> impl Future<Output = Result<Issued<Self::Credential>, StoreError>> + Send;
 }
 
 impl<P: Provider> fmt::Debug for Renewed<P> {
@@ -132,9 +132,9 @@ impl<P: Provider> CredentialProvider for Renewed<P> {
 
 /// A URL that issues credentials.
 #[derive(Debug)]
-struct Endpoint {
-    client: HttpClient,
-    url: Url,
+pub(crate) struct Endpoint {
+    pub(crate) client: HttpClient,
+    pub(crate) url: Url,
 }
 
 impl Endpoint {
@@ -189,7 +189,7 @@ fn lifetime(expiry: Option<&str>, now: SystemTime) -> Duration {
 
 /// An endpoint of temporary S3 credentials, as the data centres of NASA have them.
 #[derive(Debug)]
-pub(crate) struct S3Endpoint(Endpoint);
+pub(crate) struct S3Endpoint(pub(crate) Endpoint);
 
 /// Keys as such endpoints spell them, or as the AWS CLI does.
 #[derive(Deserialize)]
@@ -214,27 +214,19 @@ impl Keys {
     }
 }
 
-impl S3Endpoint {
-    pub(crate) fn new(client: HttpClient, url: Url) -> Self {
-        Self(Endpoint { client, url })
-    }
-}
-
 impl Provider for S3Endpoint {
     type Credential = AwsCredential;
 
-    fn issue(&self) -> BoxFuture<'_, Result<Issued<AwsCredential>, StoreError>> {
-        Box::pin(async {
-            let (keys, now) = self.0.get::<Keys>().await?;
-            let lifetime = lifetime(keys.expiration.as_deref(), now);
-            Ok(keys.issued(lifetime))
-        })
+    async fn issue(&self) -> Result<Issued<AwsCredential>, StoreError> {
+        let (keys, now) = self.0.get::<Keys>().await?;
+        let lifetime = lifetime(keys.expiration.as_deref(), now);
+        Ok(keys.issued(lifetime))
     }
 }
 
 /// An endpoint of shared access signatures for a container, as the Planetary Computer has one.
 #[derive(Debug)]
-pub(crate) struct SasEndpoint(Endpoint);
+pub(crate) struct SasEndpoint(pub(crate) Endpoint);
 
 /// Its response.
 #[derive(Deserialize)]
@@ -244,26 +236,16 @@ struct SasResponse {
     expiry: Option<String>,
 }
 
-impl SasEndpoint {
-    pub(crate) fn new(client: HttpClient, url: Url) -> Self {
-        Self(Endpoint { client, url })
-    }
-}
-
 impl Provider for SasEndpoint {
     type Credential = AzureCredential;
 
-    fn issue(&self) -> BoxFuture<'_, Result<Issued<AzureCredential>, StoreError>> {
-        Box::pin(async {
-            let (response, now) = self.0.get::<SasResponse>().await?;
-            let query: Vec<(String, String)> =
-                url::form_urlencoded::parse(response.token.trim_start_matches('?').as_bytes())
-                    .into_owned()
-                    .collect();
-            let signed = query.iter().find(|(key, _)| key == "se").map(|(_, value)| value.as_str());
-            let lifetime = lifetime(response.expiry.as_deref().or(signed), now);
-            Ok(Issued { credential: AzureCredential::SASToken(query), lifetime })
-        })
+    async fn issue(&self) -> Result<Issued<AzureCredential>, StoreError> {
+        let (response, now) = self.0.get::<SasResponse>().await?;
+        let token = response.token.trim_start_matches('?').as_bytes();
+        let query: Vec<(String, String)> = url::form_urlencoded::parse(token).into_owned().collect();
+        let signed = query.iter().find(|(key, _)| key == "se").map(|(_, value)| value.as_str());
+        let lifetime = lifetime(response.expiry.as_deref().or(signed), now);
+        Ok(Issued { credential: AzureCredential::SASToken(query), lifetime })
     }
 }
 
@@ -282,14 +264,7 @@ impl Profile {
             identity: Some(Identity::Profile(profile.clone())),
         };
         let mut command = tokio::process::Command::new("aws");
-        command.args([
-            "configure",
-            "export-credentials",
-            "--format",
-            "process",
-            "--profile",
-            profile.as_str(),
-        ]);
+        command.args(["configure", "export-credentials", "--format", "process", "--profile", profile]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => {
@@ -326,16 +301,14 @@ impl Profile {
 impl Provider for Profile {
     type Credential = AwsCredential;
 
-    fn issue(&self) -> BoxFuture<'_, Result<Issued<AwsCredential>, StoreError>> {
-        Box::pin(async {
-            let keys = self.export().await?;
-            let lifetime = match &keys.expiration {
-                Some(expiration) => lifetime(Some(expiration), SystemTime::now()),
-                // Keys that do not expire.
-                None => Duration::from_secs(3600),
-            };
-            Ok(keys.issued(lifetime))
-        })
+    async fn issue(&self) -> Result<Issued<AwsCredential>, StoreError> {
+        let keys = self.export().await?;
+        let lifetime = match &keys.expiration {
+            Some(expiration) => lifetime(Some(expiration), SystemTime::now()),
+            // Keys that do not expire.
+            None => Duration::from_secs(3600),
+        };
+        Ok(keys.issued(lifetime))
     }
 }
 
@@ -354,13 +327,10 @@ mod tests {
     impl Provider for Counter {
         type Credential = u32;
 
-        fn issue(&self) -> BoxFuture<'_, Result<Issued<u32>, StoreError>> {
+        async fn issue(&self) -> Result<Issued<u32>, StoreError> {
             let credential = self.count.fetch_add(1, Ordering::Relaxed);
             let issued = Issued { credential, lifetime: self.lifetime };
-            let failed = credential == 1;
-            Box::pin(async move {
-                if failed { Err(StoreError::unavailable("provider", "down")) } else { Ok(issued) }
-            })
+            if credential == 1 { Err(StoreError::unavailable("provider", "down")) } else { Ok(issued) }
         }
     }
 

@@ -16,7 +16,7 @@ pub enum StoreError {
         name: String,
     },
     /// Credentials are missing or insufficient.
-    #[error("{name}: access denied: {reason}{}", requested(identity.as_ref()))]
+    #[error("{name}: access denied: {reason}{}", identity.as_ref().map(|it| format!("; {it}")).unwrap_or_default())]
     Denied {
         /// The file.
         name: String,
@@ -117,10 +117,6 @@ pub enum StoreError {
     },
 }
 
-fn requested(identity: Option<&Identity>) -> String {
-    identity.map(|identity| format!("; {identity}")).unwrap_or_default()
-}
-
 fn occupied(foreign: Option<&str>) -> String {
     match foreign {
         Some(foreign) => format!("contains {foreign}, which is not part of an output of virtualize"),
@@ -141,8 +137,9 @@ impl StoreError {
             | Self::Occupied { .. }
             | Self::Location { .. }
             | Self::Option { .. }
-            | Self::Region { .. } => ReadErrorKind::Invalid,
-            Self::NoRanges { .. } | Self::Unreadable { .. } => ReadErrorKind::Invalid,
+            | Self::Region { .. }
+            | Self::NoRanges { .. }
+            | Self::Unreadable { .. } => ReadErrorKind::Invalid,
             Self::Page { .. } | Self::Locked { .. } | Self::Unavailable { .. } => ReadErrorKind::Unavailable,
         }
     }
@@ -218,6 +215,18 @@ impl StoreError {
         }
     }
 
+    /// Converts an error of a store of the caller.
+    pub(crate) fn foreign(name: &str, error: &ReadError) -> Self {
+        let (name, reason) = (name.to_owned(), one_line(&error.message));
+        match error.kind {
+            ReadErrorKind::NotFound => Self::NotFound { name },
+            ReadErrorKind::Denied => Self::Denied { name, reason, identity: None },
+            ReadErrorKind::Changed => Self::Changed { name, reason },
+            ReadErrorKind::Invalid => Self::Location { name, reason },
+            _ => Self::Unavailable { name, reason },
+        }
+    }
+
     /// Converts an error of an object store.
     pub(crate) fn remote(name: &str, error: &object_store::Error) -> Self {
         use object_store::Error as E;
@@ -239,16 +248,14 @@ impl StoreError {
             E::UnknownConfigurationKey { key, .. } => {
                 Self::Option { key: key.clone(), reason: "unknown".to_owned() }
             }
-            _ => classified_by_text(name, message),
-        }
-    }
-
-    /// Converts an error of an object store, with the status of the response to classify it.
-    pub(crate) fn answered(name: &str, error: &object_store::Error, status: u64) -> Self {
-        match (Self::remote(name, error), status) {
-            (Self::Unavailable { name, reason }, 401 | 403) => Self::Denied { name, reason, identity: None },
-            (Self::Unavailable { name, .. }, 404) => Self::NotFound { name },
-            (other, _) => other,
+            // These have no class of their own.
+            _ if NO_CREDENTIALS.iter().any(|word| message.contains(word)) => {
+                Self::Denied { name, reason: format!("no credentials found: {message}"), identity: None }
+            }
+            _ if message.contains("configured region") => {
+                Self::unavailable(name, "the bucket is in another region: set AWS_REGION")
+            }
+            _ => Self::Unavailable { name, reason: message },
         }
     }
 
@@ -291,6 +298,8 @@ impl StoreError {
     }
 }
 
+/// Words in the errors of object_store if there are no credentials.
+const NO_CREDENTIALS: [&str; 5] = ["169.254.169.254", "credential", "metadata.google", "OAuth", "oauth"];
 /// Start of the reason for credentials that are no longer valid.
 const EXPIRED: &str = "the credentials expired";
 /// The codes of S3 and of Google's token service for this.
@@ -359,22 +368,6 @@ pub(crate) fn of_ours(error: &(dyn std::error::Error + 'static)) -> Option<Store
     std::iter::successors(Some(error), |error| error.source()).find_map(|error| error.downcast_ref()).cloned()
 }
 
-/// Classifies errors by their text where object_store has no class: missing credentials, a wrong region.
-fn classified_by_text(name: String, reason: String) -> StoreError {
-    let credentials = ["169.254.169.254", "credential", "metadata.google", "OAuth", "oauth"];
-    if credentials.iter().any(|word| reason.contains(word)) {
-        return StoreError::Denied {
-            name,
-            reason: format!("no credentials found: {reason}"),
-            identity: None,
-        };
-    }
-    if reason.contains("configured region") {
-        return StoreError::unavailable(name, "the bucket is in another region: set AWS_REGION");
-    }
-    StoreError::Unavailable { name, reason }
-}
-
 /// Returns the error for expired credentials, if that is what the text of a response says.
 pub(crate) fn expired(name: &str, message: &str) -> Option<StoreError> {
     let code = EXPIRED_CODES.iter().find(|code| message.contains(*code))?;
@@ -394,13 +387,8 @@ fn reason(error: &object_store::Error) -> String {
 
 /// Returns the text of the innermost cause of an error, or of the one before if that ends in it.
 pub(crate) fn innermost(error: &dyn std::error::Error) -> String {
-    let mut causes = vec![error.to_string()];
-    let mut next = error.source();
-    while let Some(cause) = next {
-        causes.push(cause.to_string());
-        next = cause.source();
-    }
-    match causes.as_slice() {
+    let causes = std::iter::successors(Some(error), |error| error.source()).map(ToString::to_string);
+    match causes.collect::<Vec<_>>().as_slice() {
         [_, .., before, last] if before.ends_with(last.as_str()) => before.clone(),
         [.., last] => last.clone(),
         [] => String::new(),
@@ -463,9 +451,8 @@ mod tests {
 
     #[test]
     fn an_endpoint_without_tls_or_without_a_server_is_named_as_the_cause() {
-        let name = "s3://bucket/key".to_owned();
         let refused =
-            classified_by_text(name, "Connection refused (os error 111) (tried 6 times)".to_owned());
+            StoreError::unavailable("s3://bucket/key", "Connection refused (os error 111) (tried 6 times)");
         assert!(remedy(&refused).contains("check the endpoint"));
     }
 

@@ -10,13 +10,13 @@ use virtualize_bytes::{ByteRange, ReadRanges};
 use crate::{
     StoreError, StoreOptions,
     clients::Seen,
-    connect::web_client,
+    connect::{in_region, web_client},
     error,
     link::{Backoff, Failure, Link, Tried},
     location::Location,
     meter::Meter,
     object::open,
-    region, web,
+    web,
 };
 
 /// Downloads a whole file such as a list or catalogue, of at most `limit` bytes. Web servers need to support neither
@@ -153,7 +153,7 @@ pub async fn probe(
         None => {}
     }
     let (meter, request, place) = (&Meter::new(options), &request, &location);
-    let answer = region::following(&location, options, || async move {
+    let answer = in_region(&location, options, || async move {
         let link = Link::new(place, options)?;
         link.get(request.clone(), meter, |_| Ok(())).await?;
         Ok(link.is_complete())

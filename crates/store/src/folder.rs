@@ -18,14 +18,13 @@ use tempfile::TempDir;
 use crate::{
     Listed, StoreError, StoreOptions,
     clients::Purpose,
-    connect::connect,
+    connect::{connect, in_region, settle_region},
     link::{Failure, Link},
     list_page,
     location::Location,
     lock::beside,
     meter::Meter,
     output::{Aside, INNER, OLD, PART, UPLOADS, create_aside, folder_of, sync_folder, upload},
-    region,
 };
 
 /// Maximum size in bytes of the start of a document that is read to recognize an output.
@@ -206,7 +205,7 @@ impl SideFolder {
     async fn upload(&self, options: &StoreOptions) -> Result<(), StoreError> {
         let name = self.target.name();
         let failed = |error| StoreError::remote(&name, &error);
-        region::settle(&self.target, options).await?;
+        settle_region(&self.target, options).await?;
         let (store, prefix) = connect(&self.target, Purpose::Writing, options)?;
         let existing = check_bucket(&self.target, self.overwrite, self.recognizer, options).await?;
         let Some((root, others)) = self.keys.split_last() else { return Ok(()) };
@@ -334,7 +333,7 @@ async fn check_bucket(
     if page.files.is_empty() && page.next.is_none() {
         return Ok(keys);
     }
-    region::settle(target, options).await?;
+    settle_region(target, options).await?;
     let (store, prefix) = connect(target, Purpose::Writing, options)?;
     let failed = |error: &object_store::Error| StoreError::remote(&name, error);
     let head = async |key: object_store::Result<Key>| {
@@ -505,7 +504,7 @@ pub async fn look(url: &str, options: &StoreOptions) -> Result<Option<Listed>, S
             Err(error) => nothing(StoreError::io(&location.name(), &error)),
         };
     }
-    let answer = match region::following(&location, options, || head(&location, options)).await {
+    let answer = match in_region(&location, options, || head(&location, options)).await {
         // An empty file has no first byte.
         Err(Failure::PastEnd(_)) => Ok(Listed { size: Some(0), ..Listed::default() }),
         Err(Failure::NoRanges) => Ok(Listed::default()),

@@ -23,30 +23,26 @@ mod lock;
 mod meter;
 mod netrc;
 mod object;
-mod options;
 mod output;
 mod pages;
-mod region;
 mod remote;
 mod session;
 mod web;
 
-pub use access::{Access, Identity, Stores};
+pub use access::{Access, Identity, StoreOptions, Stores};
 pub use allowed::Allowed;
 pub use clients::{Clients, install_tls};
-pub use connect::{check_option, connect_output};
+pub use connect::{check_option, connect_output, known_region};
 pub use error::StoreError;
 pub use fetch::{Condition, fetch, post, probe};
 pub use folder::{Parts, Receipt, Recognizer, SideFolder, look, receipt};
-pub use link::{FileVersion, ForeignError, ForeignStore};
+pub use link::{FileVersion, ForeignStore};
 pub use list::{Folder, Listed, Page, folder_url, list_folder, list_page, milliseconds, opaque_tag};
 pub use location::{below, local_path, names_in, url_of};
 pub use lock::OutputLock;
 pub use meter::{Retries, Stats, Traffic};
 pub use object::{Object, open, open_listed};
-pub use options::StoreOptions;
 pub use output::{
     OutputPlace, SideFile, SideObject, create_folder, is_temporary, put, remove, remove_abandoned,
     sync_folder,
 };
-pub use region::known_region;

@@ -8,14 +8,14 @@ use std::{
 
 use bytes::Bytes;
 use chrono::DateTime;
-use object_store::{Error, GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore, path::Path};
-use virtualize_bytes::{BoxFuture, ByteRange, ReadErrorKind};
+use object_store::{Error, GetOptions, GetRange, ObjectMeta, ObjectStore, path::Path};
+use virtualize_bytes::{BoxFuture, ByteRange, ReadError, ReadErrorKind};
 
 use crate::{
     Identity, StoreError, StoreOptions,
     clients::{Pool, Purpose, Seen},
     connect::{connect, web_client},
-    error::{self, one_line},
+    error,
     location::Location,
     meter::Meter,
     web::{self, WebFile, WebResponse},
@@ -122,38 +122,30 @@ impl Link {
         accept: impl Fn(&ObjectMeta) -> Result<(), StoreError>,
     ) -> Result<(ObjectMeta, Bytes), Failure> {
         let _slot = self.pool.slot(&self.name).await?;
-        let result = self.tried(options, meter, accept).await;
-        meter.request(result.as_ref().map_or(0, |(_, bytes)| bytes.len() as u64));
-        result
-    }
-
-    /// Makes as many attempts of a request as may help.
-    async fn tried(
-        &self,
-        options: GetOptions,
-        meter: &Meter,
-        accept: impl Fn(&ObjectMeta) -> Result<(), StoreError>,
-    ) -> Result<(ObjectMeta, Bytes), Failure> {
         let mut backoff = Backoff::new(self.retries, self.retry_timeout);
-        loop {
+        let result = loop {
             let seen = Seen::default();
             let mut tagged = options.clone();
             tagged.extensions.insert(seen.clone());
             match self.once(tagged, &seen, &accept).await {
-                Ok(answer) => return Ok(answer),
-                Err(Tried::Final(Failure::Other(error))) => return Err(self.identified(error).into()),
-                Err(Tried::Final(failure)) => return Err(failure),
-                Err(Tried::Passing(error)) => backoff.wait(error, &seen, meter).await?,
+                Ok(answer) => break Ok(answer),
+                Err(Tried::Final(Failure::Other(error))) => {
+                    let error = match &self.identity {
+                        Some(identity) => error.with_identity(|| identity.clone()),
+                        None => error,
+                    };
+                    break Err(error.into());
+                }
+                Err(Tried::Final(failure)) => break Err(failure),
+                Err(Tried::Passing(error)) => {
+                    if let Err(error) = backoff.wait(error, &seen, meter).await {
+                        break Err(error.into());
+                    }
+                }
             }
-        }
-    }
-
-    /// Adds the identity of the requests to an error about access.
-    fn identified(&self, error: StoreError) -> StoreError {
-        match &self.identity {
-            Some(identity) => error.with_identity(|| identity.clone()),
-            None => error,
-        }
+        };
+        meter.request(result.as_ref().map_or(0, |(_, bytes)| bytes.len() as u64));
+        result
     }
 
     /// Makes one attempt of a request.
@@ -180,7 +172,15 @@ impl Link {
         if is_head {
             return Ok((meta, Bytes::new()));
         }
-        Ok((meta, self.body(result, seen).await.map_err(Tried::Passing)?))
+        let expected = result.range.end.saturating_sub(result.range.start);
+        let bytes = result.bytes().await.map_err(|error| {
+            seen.broken(&error);
+            Tried::Passing(StoreError::broken(&self.name, &error))
+        })?;
+        match bytes.len() as u64 {
+            length if length == expected => Ok((meta, bytes)),
+            length => Err(Tried::Passing(self.wrong_length(length, expected))),
+        }
     }
 
     /// Makes one attempt of a request to a web server.
@@ -202,21 +202,18 @@ impl Link {
             let reason = format!("the response ended early: {}", error::innermost(&error));
             Tried::Passing(self.unavailable(reason))
         })?;
-        let expected = limit;
         let Some(bytes) = bytes else {
             let error = match range {
-                Some(_) => self.unavailable(format!("the server sent more than {expected} bytes")),
+                Some(_) => self.unavailable(format!("the server sent more than {limit} bytes")),
                 None => StoreError::NoRanges { name: self.name.clone(), limit },
             };
             return Err(Tried::Final(error.into()));
         };
         let length = bytes.len() as u64;
-        if range.is_some() && length != expected {
-            let reason = format!("the server sent {length} bytes, expected {expected}");
-            return Err(Tried::Passing(self.unavailable(reason)));
-        }
-        if range.is_none() {
-            meta.size = length;
+        match range {
+            Some(_) if length != limit => return Err(Tried::Passing(self.wrong_length(length, limit))),
+            Some(_) => {}
+            None => meta.size = length,
         }
         Ok((meta, bytes))
     }
@@ -231,28 +228,13 @@ impl Link {
         let Some(GetRange::Bounded(range)) = &options.range else { return Err(Failure::NoRanges) };
         let range = ByteRange::new(range.start, range.end.saturating_sub(range.start));
         let read = store.read(url, range, options.if_match.as_deref()).await;
-        let (version, bytes) = read.map_err(|error| error.named(&self.name))?;
+        let (version, bytes) = read.map_err(|error| StoreError::foreign(&self.name, &error))?;
         let expected = range.clamp_to(version.size).length;
         if bytes.len() as u64 != expected {
             let reason = format!("the store returned {} bytes, expected {expected}", bytes.len());
             return Err(self.unavailable(reason).into());
         }
         Ok((version.into(), bytes))
-    }
-
-    /// Reads the body of a response, and checks its length.
-    async fn body(&self, result: GetResult, seen: &Seen) -> Result<Bytes, StoreError> {
-        let expected = result.range.end.saturating_sub(result.range.start);
-        let bytes = result.bytes().await.map_err(|error| {
-            seen.broken(&error);
-            StoreError::broken(&self.name, &error)
-        })?;
-        if bytes.len() as u64 != expected {
-            return Err(
-                self.unavailable(format!("the server sent {} bytes, expected {expected}", bytes.len()))
-            );
-        }
-        Ok(bytes)
     }
 
     /// Classifies the failure of an attempt.
@@ -278,6 +260,11 @@ impl Link {
     /// Builds the error for a file that changed after it was opened.
     pub(crate) fn changed(&self, reason: impl Into<String>) -> StoreError {
         StoreError::Changed { name: self.name.clone(), reason: reason.into() }
+    }
+
+    /// Builds the error for a body of another length.
+    fn wrong_length(&self, length: u64, expected: u64) -> StoreError {
+        self.unavailable(format!("the server sent {length} bytes, expected {expected}"))
     }
 
     /// Builds the error for a failure of the store.
@@ -332,7 +319,12 @@ impl Backoff {
         let wait = self.wait.mul_f64(jitter()).max(seen.retry_after());
         let now = Instant::now();
         if self.left == 0 || now.checked_add(wait).is_none_or(|then| then > self.end) {
-            return Err(self.last(failure));
+            return Err(match failure {
+                StoreError::Unavailable { name, reason } if self.tries > 1 => {
+                    StoreError::unavailable(name, format!("{reason} (tried {} times)", self.tries))
+                }
+                failure => failure,
+            });
         }
         self.left -= 1;
         self.tries += 1;
@@ -341,15 +333,6 @@ impl Backoff {
         meter.retried(seen.reason(), wait);
         tokio::time::sleep(wait).await;
         Ok(())
-    }
-
-    fn last(&self, failure: StoreError) -> StoreError {
-        match failure {
-            StoreError::Unavailable { name, reason } if self.tries > 1 => {
-                StoreError::unavailable(name, format!("{reason} (tried {} times)", self.tries))
-            }
-            failure => failure,
-        }
     }
 }
 
@@ -370,7 +353,7 @@ pub trait ForeignStore: fmt::Debug + Send + Sync {
         url: &'a str,
         range: ByteRange,
         if_match: Option<&'a str>,
-    ) -> BoxFuture<'a, Result<(FileVersion, Bytes), ForeignError>>;
+    ) -> BoxFuture<'a, Result<(FileVersion, Bytes), ReadError>>;
 }
 
 /// Version of a file in a foreign store.
@@ -382,29 +365,6 @@ pub struct FileVersion {
     pub etag: Option<String>,
     /// Modification time in microseconds since 1970-01-01T00:00:00Z.
     pub modified: Option<i64>,
-}
-
-/// Error of a foreign store.
-#[derive(Debug)]
-pub struct ForeignError {
-    /// Class of the error.
-    pub kind: ReadErrorKind,
-    /// What failed.
-    pub reason: String,
-}
-
-impl ForeignError {
-    /// Adds the name of the file.
-    pub(crate) fn named(self, name: &str) -> StoreError {
-        let (name, reason) = (name.to_owned(), one_line(&self.reason));
-        match self.kind {
-            ReadErrorKind::NotFound => StoreError::NotFound { name },
-            ReadErrorKind::Denied => StoreError::Denied { name, reason, identity: None },
-            ReadErrorKind::Changed => StoreError::Changed { name, reason },
-            ReadErrorKind::Invalid => StoreError::Location { name, reason },
-            _ => StoreError::Unavailable { name, reason },
-        }
-    }
 }
 
 impl From<FileVersion> for ObjectMeta {

@@ -1,8 +1,8 @@
 //! Listings: files as listed, pages of buckets, and local folders.
 
 use std::{
-    collections::BinaryHeap,
-    fs::{self, DirEntry, File},
+    collections::BTreeMap,
+    fs::{self, DirEntry, File, Metadata},
     path::{Path, PathBuf},
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -16,11 +16,10 @@ use virtualize_bytes::ReadErrorKind;
 use crate::{
     Allowed, StoreError, StoreOptions,
     clients::{Purpose, Seen},
-    connect::connect_bucket,
+    connect::{connect_bucket, follow_region, region_of},
     link::Backoff,
     location::{Location, Service, name_as_text},
     meter::Meter,
-    region,
 };
 
 /// A file as listed. Values that the listing omits are determined when the file is opened.
@@ -57,7 +56,7 @@ impl Listed {
     }
 
     /// Creates the entry of a local file.
-    pub(crate) fn of_metadata(url: &str, found: &std::fs::Metadata) -> Self {
+    pub(crate) fn of_metadata(url: &str, found: &Metadata) -> Self {
         let modified = found.modified().ok().and_then(milliseconds);
         Self { size: Some(found.len()), modified, ..Self::of(url) }
     }
@@ -171,9 +170,8 @@ pub async fn list_page(
 
 /// Builds the error for a web server, which has no listing.
 pub(crate) fn no_listing(location: &Location) -> StoreError {
-    let reason =
-        "a web server has no listing: give urls of files, a list of them, or a STAC catalogue".to_owned();
-    StoreError::Location { name: location.name(), reason }
+    let reason = "a web server has no listing: give urls of files, a list of them, or a STAC catalogue";
+    StoreError::location(location.name(), reason)
 }
 
 /// Which keys of a bucket a page contains.
@@ -197,7 +195,7 @@ pub(crate) async fn bucket_page(
     meter.listing();
     let name = format!("{bucket}/{prefix}");
     let location = Location::Bucket { service, bucket: bucket.to_owned(), key: prefix.to_owned() };
-    let region = region::of(&location, options);
+    let region = region_of(&location, options);
     let mut pages = connect_bucket(service, bucket, prefix, Purpose::Reading, options)?.pages;
     let pool = options.pool();
     let _slot = pool.slot(&name).await?;
@@ -205,7 +203,13 @@ pub(crate) async fn bucket_page(
     let mut moved = false;
     let found = loop {
         let seen = Seen::default();
-        let how = page_options(&wanted, &seen);
+        let mut how = PaginatedListOptions {
+            delimiter: (!wanted.deep).then(|| "/".into()),
+            page_token: wanted.after.map(str::to_owned),
+            max_keys: wanted.most,
+            ..PaginatedListOptions::default()
+        };
+        how.extensions.insert(seen.clone());
         let error = match pages.list_paginated(Some(prefix).filter(|it| !it.is_empty()), how).await {
             Ok(page) => break page,
             Err(object_store::Error::InvalidPath { source }) => {
@@ -216,14 +220,20 @@ pub(crate) async fn bucket_page(
         };
         if let Some(elsewhere) = seen.region() {
             let error = StoreError::Region { name: name.clone(), region: elsewhere };
-            if moved || !region::follow(&location, &error, region.as_deref(), options) {
+            if moved || !follow_region(&location, &error, region.as_deref(), options) {
                 return Err(error);
             }
             moved = true;
             pages = connect_bucket(service, bucket, prefix, Purpose::Reading, options)?.pages;
             continue;
         }
-        let described = StoreError::answered(&name, &error, seen.status());
+        let described = match (StoreError::remote(&name, &error), seen.status()) {
+            (StoreError::Unavailable { name, reason }, 401 | 403) => {
+                StoreError::Denied { name, reason, identity: None }
+            }
+            (StoreError::Unavailable { name, .. }, 404) => StoreError::NotFound { name },
+            (other, _) => other,
+        };
         let described = described.with_identity(|| options.access_to(&location).1.identity(&location));
         let broken = matches!(seen.status(), 200..=299);
         if described.kind() != ReadErrorKind::Unavailable || !(broken || seen.is_passing()) {
@@ -278,18 +288,6 @@ async fn drop_empty_folders(
     }
     page.files = kept;
     Ok(())
-}
-
-/// Returns the options of a request for a page.
-fn page_options(wanted: &Pages<'_>, seen: &Seen) -> PaginatedListOptions {
-    let mut how = PaginatedListOptions {
-        delimiter: (!wanted.deep).then(|| "/".into()),
-        page_token: wanted.after.map(str::to_owned),
-        max_keys: wanted.most,
-        ..PaginatedListOptions::default()
-    };
-    how.extensions.insert(seen.clone());
-    how
 }
 
 /// Drops folder markers: empty objects below which there are other objects, or that the listed prefix names.
@@ -390,10 +388,10 @@ pub async fn list_folder(
 fn check_local(url: &str, path: &Path, allowed: &Allowed) -> Result<(), StoreError> {
     let Err(refused) = allowed.check_listing(url) else { return Ok(()) };
     let is_missing = allowed.check(url.trim_end_matches('/')).is_ok() && !path.exists();
-    match is_missing && allowed.check_new_folder(path).is_ok() {
-        true => Err(StoreError::NotFound { name: path.display().to_string() }),
-        false => Err(refused),
+    if is_missing && allowed.check_new_folder(path).is_ok() {
+        return Err(StoreError::NotFound { name: path.display().to_string() });
     }
+    Err(refused)
 }
 
 /// Opens a folder and returns a path that leads to exactly this folder, whatever happens to its own path meanwhile.
@@ -413,15 +411,6 @@ fn opened(path: &Path, _allowed: Option<&Allowed>) -> Result<((), PathBuf), Stor
     Ok(((), path.to_owned()))
 }
 
-/// An entry of a page, ordered by name. The name of a folder ends in `/`.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Entry {
-    name: String,
-    is_link: bool,
-    size: u64,
-    modified: Option<i64>,
-}
-
 /// Lists the first entries of a local folder after a name, in memory for a page.
 fn local_folder(
     path: &Path,
@@ -437,43 +426,41 @@ fn local_folder(
         return Err(StoreError::Location { name, reason: "not a folder".to_owned() });
     }
     let (_open, same) = opened(path, allowed)?;
-    let mut first = BinaryHeap::new();
+    // By name; that of a folder ends in `/`.
+    let mut first = BTreeMap::new();
     for (at, entry) in fs::read_dir(&same).map_err(|error| failed(&error))?.enumerate() {
         if at >= LARGEST {
             let reason = format!("the folder has more than {LARGEST} entries, which are too many to list");
             return Err(StoreError::Location { name, reason });
         }
         let entry = entry.map_err(|error| failed(&error))?;
-        let Some(entry) = entry_of(&entry, allowed) else { continue };
-        if entry.name.as_str() > after && is_listed(&format!("{url}{}", entry.name)) {
-            first.push(entry);
+        let Some((name, is_link, found)) = entry_of(&entry, allowed) else { continue };
+        if name.as_str() > after && is_listed(&format!("{url}{name}")) {
+            first.insert(name, (is_link, found));
         }
         if first.len() > most.saturating_add(1) {
-            first.pop();
+            first.pop_last();
         }
     }
-    let mut entries = first.into_sorted_vec();
-    let is_last = entries.len() <= most;
-    entries.truncate(most);
-    let next = entries.last().filter(|_| !is_last).map(|entry| entry.name.clone());
-    let mut page = Page { next, ..Page::default() };
-    for entry in entries {
-        let url = format!("{url}{}", entry.name);
-        match entry.name.ends_with('/') {
-            true => page.folders.push(Folder { url, is_link: entry.is_link }),
-            false => page.files.push(Listed {
-                size: Some(entry.size),
-                modified: entry.modified,
-                ..Listed::of(url)
-            }),
+    let mut page = Page::default();
+    if first.len() > most {
+        first.pop_last();
+        page.next = first.last_key_value().map(|(name, _)| name.clone());
+    }
+    for (name, (is_link, found)) in first {
+        let url = format!("{url}{name}");
+        if found.is_dir() {
+            page.folders.push(Folder { url, is_link });
+        } else {
+            page.files.push(Listed::of_metadata(&url, &found));
         }
     }
     Ok(page)
 }
 
-/// Returns a file or folder; `None` for pipes and devices, names that are not UTF-8, and symbolic links that lead
-/// nowhere or outside the allowed prefixes.
-fn entry_of(entry: &DirEntry, allowed: Option<&Allowed>) -> Option<Entry> {
+/// Returns the name of a file or folder, whether it is a symbolic link, and its metadata; `None` for pipes and devices, names
+/// that are not UTF-8, and symbolic links that are dangling or lead outside the allowed prefixes.
+fn entry_of(entry: &DirEntry, allowed: Option<&Allowed>) -> Option<(String, bool, Metadata)> {
     let mut name = entry.file_name().into_string().ok()?;
     let is_link = entry.file_type().ok()?.is_symlink();
     if is_link {
@@ -483,13 +470,10 @@ fn entry_of(entry: &DirEntry, allowed: Option<&Allowed>) -> Option<Entry> {
         }
     }
     let found = if is_link { fs::metadata(entry.path()) } else { entry.metadata() }.ok()?;
-    match (found.is_dir(), found.is_file()) {
-        (true, _) => name.push('/'),
-        (_, true) => {}
-        _ => return None,
+    if found.is_dir() {
+        name.push('/');
     }
-    let Listed { modified, .. } = Listed::of_metadata("", &found);
-    Some(Entry { name, is_link, size: found.len(), modified })
+    (found.is_dir() || found.is_file()).then_some((name, is_link, found))
 }
 
 #[cfg(test)]

@@ -26,8 +26,12 @@ use tokio::{
 };
 
 use crate::{
-    StoreError, StoreOptions, clients::Purpose, connect::connect, location::Location, object::not_a_file,
-    output::check_folder, region,
+    StoreError, StoreOptions,
+    clients::Purpose,
+    connect::{connect, settle_region},
+    location::Location,
+    object::not_a_file,
+    output::check_folder,
 };
 
 /// Seconds, which tests shorten.
@@ -112,10 +116,8 @@ impl OutputLock {
         let Held::Object(lease) = &self.held else { return Ok(()) };
         let mut state = lease.state.lock().await;
         lease.object.renew(&mut state).await;
-        match state.version.is_some() && state.since.elapsed() < SILENCE {
-            true => Ok(()),
-            false => Err(StoreError::Locked { name: self.name.clone() }),
-        }
+        let is_held = state.version.is_some() && state.since.elapsed() < SILENCE;
+        is_held.then_some(()).ok_or_else(|| StoreError::Locked { name: self.name.clone() })
     }
 
     /// Releases the lock, and waits until the lock object of a bucket is deleted.
@@ -208,7 +210,7 @@ pub(crate) fn is_at(file: &File, path: &Path) -> bool {
 /// Acquires the lock object of an output in a bucket.
 async fn lock_object(location: &Location, name: &str, options: &StoreOptions) -> Result<Held, StoreError> {
     let beside = beside(location, "lock");
-    region::settle(&beside, options).await?;
+    settle_region(&beside, options).await?;
     let (store, key) = connect(&beside, Purpose::Writing, options)?;
     let object = LockObject { store, key, id: format!("{:032x}", fastrand::u128(..)) };
     match object.take(name).await? {

@@ -1,9 +1,6 @@
 use std::{
     fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -54,12 +51,12 @@ pub(crate) enum RetryReason {
 
 /// Counts the requests of all files that are opened with the same [`StoreOptions`] or clones of them.
 #[derive(Clone, Debug, Default)]
-pub struct Traffic(Arc<Counts>);
+pub struct Traffic(Arc<Mutex<Stats>>);
 
 impl Traffic {
     /// Returns the present counts.
     pub fn stats(&self) -> Stats {
-        self.0.stats()
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -132,103 +129,62 @@ impl fmt::Display for Retries {
 /// Counters that are updated during reads: those of one file, and those of all files.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
-    own: Counts,
+    own: Traffic,
     whole: Traffic,
 }
 
 impl Meter {
     /// Returns a meter that also counts for all files with these options.
     pub(crate) fn new(options: &StoreOptions) -> Self {
-        Self { own: Counts::default(), whole: options.traffic.clone() }
+        Self { own: Traffic::default(), whole: options.traffic.clone() }
+    }
+
+    fn count(&self, count: impl Fn(&mut Stats)) {
+        for Traffic(stats) in [&self.own, &self.whole] {
+            count(&mut stats.lock().unwrap_or_else(PoisonError::into_inner));
+        }
     }
 
     /// Counts a request that received this many bytes.
     pub(crate) fn request(&self, bytes: u64) {
-        for counts in [&self.own, &self.whole.0] {
-            counts.requests.fetch_add(1, Ordering::Relaxed);
-            counts.bytes.fetch_add(bytes, Ordering::Relaxed);
-        }
+        self.count(|stats| {
+            stats.requests += 1;
+            stats.bytes += bytes;
+        });
     }
 
     /// Counts a request that listed objects.
     pub(crate) fn listing(&self) {
         self.request(0);
-        for counts in [&self.own, &self.whole.0] {
-            counts.listings.fetch_add(1, Ordering::Relaxed);
-        }
+        self.count(|stats| stats.listings += 1);
     }
 
     /// Counts a set of requests that are sent together.
     pub(crate) fn level(&self) {
-        for counts in [&self.own, &self.whole.0] {
-            counts.levels.fetch_add(1, Ordering::Relaxed);
-        }
+        self.count(|stats| stats.levels += 1);
     }
 
     /// Counts a retry, and the wait before it.
     pub(crate) fn retried(&self, reason: RetryReason, wait: Duration) {
-        for counts in [&self.own, &self.whole.0] {
-            let count = match reason {
-                RetryReason::Throttled => &counts.throttled,
-                RetryReason::Server => &counts.server,
-                RetryReason::Connection => &counts.connection,
-                RetryReason::Timeout => &counts.timeout,
-            };
-            count.fetch_add(1, Ordering::Relaxed);
-            counts.pauses.fetch_add(nanoseconds(wait), Ordering::Relaxed);
-        }
+        self.count(|Stats { retries, .. }| {
+            *match reason {
+                RetryReason::Throttled => &mut retries.throttled,
+                RetryReason::Server => &mut retries.server,
+                RetryReason::Connection => &mut retries.connection,
+                RetryReason::Timeout => &mut retries.timeout,
+            } += 1;
+            retries.seconds += wait.as_secs_f64();
+        });
     }
 
     /// Adds the time elapsed since `start`.
     pub(crate) fn waited(&self, start: Instant) {
-        let elapsed = nanoseconds(start.elapsed());
-        for counts in [&self.own, &self.whole.0] {
-            counts.nanoseconds.fetch_add(elapsed, Ordering::Relaxed);
-        }
+        let seconds = start.elapsed().as_secs_f64();
+        self.count(|stats| stats.seconds += seconds);
     }
 
     /// Returns the present counts of the file.
     pub(crate) fn stats(&self) -> Stats {
         self.own.stats()
     }
-}
-
-#[derive(Debug, Default)]
-struct Counts {
-    requests: AtomicU64,
-    listings: AtomicU64,
-    levels: AtomicU64,
-    bytes: AtomicU64,
-    nanoseconds: AtomicU64,
-    throttled: AtomicU64,
-    server: AtomicU64,
-    connection: AtomicU64,
-    timeout: AtomicU64,
-    /// Nanoseconds of waits before retries.
-    pauses: AtomicU64,
-}
-
-impl Counts {
-    fn stats(&self) -> Stats {
-        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let seconds = |count: &AtomicU64| Duration::from_nanos(count.load(Ordering::Relaxed)).as_secs_f64();
-        Stats {
-            requests: count(&self.requests),
-            listings: count(&self.listings),
-            levels: count(&self.levels),
-            retries: Retries {
-                throttled: count(&self.throttled),
-                server: count(&self.server),
-                connection: count(&self.connection),
-                timeout: count(&self.timeout),
-                seconds: seconds(&self.pauses),
-            },
-            bytes: count(&self.bytes),
-            seconds: seconds(&self.nanoseconds),
-        }
-    }
-}
-
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

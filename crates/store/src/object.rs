@@ -58,17 +58,16 @@ pub async fn open_listed(listed: &Listed, options: &StoreOptions) -> Result<Arc<
     let meter = Arc::new(Meter::new(options));
     if !matches!(location, Location::Local(_)) {
         if options.through.is_none() && tokio::runtime::Handle::try_current().is_err() {
-            let reason =
-                "a file with a URL needs the async runtime tokio: call this within #[tokio::main]".to_owned();
-            return Err(StoreError::Location { name: location.name(), reason });
+            let reason = "a file with a URL needs the async runtime tokio: call this within #[tokio::main]";
+            return Err(StoreError::location(location.name(), reason));
         }
         meter.level();
     }
     let (content, etag, modified) = match &location {
         Location::Local(path) => {
             let file = LocalFile::open(path.clone(), options.allowed.as_ref())?;
-            let modified = file.modified();
-            listed.compare(&location.name(), file.size(), None, modified)?;
+            let modified = file.modified.and_then(milliseconds);
+            listed.compare(&location.name(), file.size, None, modified)?;
             (Content::Local(file), None, modified)
         }
         _ => match remote::open(&location, listed, options, &meter).await? {
@@ -185,10 +184,8 @@ impl Object {
     /// Drops the cached bytes of a remote file, and returns whether this left little in memory: `false` for a local file,
     /// which has a descriptor, and for one that was fetched whole.
     pub fn drop_cached(&self) -> bool {
-        match &self.content {
-            Content::Remote(remote) => remote.drop_cached(),
-            Content::Local(_) | Content::Memory(_) => return false,
-        }
+        let Content::Remote(remote) = &self.content else { return false };
+        remote.drop_cached();
         true
     }
 
@@ -200,10 +197,8 @@ impl Object {
     /// Checks, without a request, that the file is still the one that was opened. A local path is looked up again;
     /// remote reads are checked one by one.
     pub fn verify(&self) -> Result<(), StoreError> {
-        match &self.content {
-            Content::Local(file) => file.verify(),
-            Content::Remote(_) | Content::Memory(_) => Ok(()),
-        }
+        let Content::Local(file) = &self.content else { return Ok(()) };
+        file.unchanged(&std::fs::metadata(&file.path).map_err(|error| file.failed(&error))?)
     }
 
     /// Returns the path of a local file; `None` for others.
@@ -248,7 +243,7 @@ impl ReadRanges for Object {
 
     fn size(&self) -> u64 {
         match &self.content {
-            Content::Local(file) => file.size(),
+            Content::Local(file) => file.size,
             Content::Remote(remote) => remote.meta().size,
             Content::Memory(memory) => memory.size(),
         }
@@ -288,15 +283,6 @@ impl LocalFile {
         Ok(Self { file, path, size: opened.len(), modified: opened.modified().ok() })
     }
 
-    fn size(&self) -> u64 {
-        self.size
-    }
-
-    /// Returns the modification time in milliseconds since 1970, rounded up.
-    fn modified(&self) -> Option<i64> {
-        milliseconds(self.modified?)
-    }
-
     /// Returns an identifier of this version of the file.
     fn stamp(&self) -> Option<String> {
         let found = self.file.metadata().ok()?;
@@ -321,32 +307,18 @@ impl LocalFile {
         Ok(length)
     }
 
-    /// Reads ranges; fails if the file changed since it was opened.
+    /// Reads ranges, merging neighbours; fails if the file changed since it was opened.
     fn read_ranges(&self, ranges: &[ByteRange], meter: &Meter) -> Result<Vec<Bytes>, StoreError> {
         let clamped: Vec<_> = ranges.iter().map(|range| range.clamp_to(self.size)).collect();
-        let parts = match clamped.as_slice() {
-            [range] => vec![self.read(*range, meter)?],
-            many => self.read_merged(many, meter)?,
-        };
-        self.unchanged(&self.file.metadata().map_err(|error| self.failed(&error))?)?;
-        Ok(parts)
-    }
-
-    /// Checks that the path still leads to the file that was opened.
-    fn verify(&self) -> Result<(), StoreError> {
-        self.unchanged(&std::fs::metadata(&self.path).map_err(|error| self.failed(&error))?)
-    }
-
-    /// Reads several ranges, merging neighbours.
-    fn read_merged(&self, ranges: &[ByteRange], meter: &Meter) -> Result<Vec<Bytes>, StoreError> {
-        let plan = pages::merge(ranges, GAP, LONGEST);
+        let plan = pages::merge(&clamped, GAP, LONGEST);
         let spans: Vec<Bytes> =
             plan.spans.iter().map(|span| self.read(*span, meter)).collect::<Result<_, _>>()?;
+        self.unchanged(&self.file.metadata().map_err(|error| self.failed(&error))?)?;
         let part = |(range, &at): (&ByteRange, &usize)| match (plan.spans.get(at), spans.get(at)) {
             (Some(span), Some(bytes)) => slice(bytes, range.start - span.start, range.length),
             _ => Bytes::new(),
         };
-        Ok(ranges.iter().zip(&plan.span_of).map(part).collect())
+        Ok(clamped.iter().zip(&plan.span_of).map(part).collect())
     }
 
     /// Reads a single range.

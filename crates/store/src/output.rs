@@ -13,8 +13,12 @@ use object_store::{ObjectStore, ObjectStoreExt, WriteMultipart, path::Path as Ke
 use tempfile::NamedTempFile;
 
 use crate::{
-    Listed, Receipt, StoreError, StoreOptions, clients::Purpose, connect::connect, location::Location,
-    lock::is_at, object::not_a_file, region,
+    Listed, Receipt, StoreError, StoreOptions,
+    clients::Purpose,
+    connect::{connect, settle_region},
+    location::Location,
+    lock::is_at,
+    object::not_a_file,
 };
 
 /// Size in bytes of a part; larger objects are uploaded in parts. The 10,000 parts that S3 permits hold 80 GiB.
@@ -75,12 +79,20 @@ impl SideFile {
 
     /// Makes the content durable: it survives a power cut once the file is renamed. Returns its receipt.
     pub fn sync(&mut self) -> Result<Receipt, StoreError> {
-        let synced = match &mut self.kind {
-            Kind::Side(side) => side.as_file().sync_all().and_then(|()| side.as_file().metadata()),
-            Kind::Direct(file) => file.flush().and_then(|()| file.metadata()),
+        let synced = match &self.kind {
+            Kind::Side(side) => side.as_file().sync_all(),
+            Kind::Direct(_) => Ok(()),
         };
-        let found = synced.map_err(|error| StoreError::io(&self.target.display().to_string(), &error))?;
+        let found = synced.and_then(|()| self.file().metadata());
+        let found = found.map_err(|error| StoreError::io(&self.target.display().to_string(), &error))?;
         Ok(Receipt::of_file(&found))
+    }
+
+    fn file(&self) -> &File {
+        match &self.kind {
+            Kind::Side(side) => side.as_file(),
+            Kind::Direct(file) => file,
+        }
     }
 
     /// Renames the file to its target, durably.
@@ -95,17 +107,11 @@ impl SideFile {
 
 impl Write for SideFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match &mut self.kind {
-            Kind::Side(side) => side.write(bytes),
-            Kind::Direct(file) => file.write(bytes),
-        }
+        self.file().write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        match &mut self.kind {
-            Kind::Side(side) => side.flush(),
-            Kind::Direct(file) => file.flush(),
-        }
+        self.file().flush()
     }
 }
 
@@ -120,13 +126,10 @@ pub(crate) fn folder_of(path: &Path) -> &Path {
 /// Checks that the folder of an output exists.
 pub(crate) fn check_folder(target: &Path) -> Result<(), StoreError> {
     let folder = folder_of(target);
-    match folder.exists() {
-        true => Ok(()),
-        false => {
-            let name = format!("{}: the folder {}", target.display(), folder.display());
-            Err(StoreError::NotFound { name })
-        }
+    if folder.exists() {
+        return Ok(());
     }
+    Err(StoreError::NotFound { name: format!("{}: the folder {}", target.display(), folder.display()) })
 }
 
 /// Makes the entries of a folder durable, if the file system supports it.
@@ -229,7 +232,7 @@ async fn put_from(
     if let Location::Http(_) = location {
         return Err(StoreError::location(name, "cannot be written, expected a path, s3, gs, az or abfs"));
     }
-    region::settle(&location, options).await?;
+    settle_region(&location, options).await?;
     let (store, path) = connect(&location, Purpose::Writing, options)?;
     let etag = upload(store.as_ref(), &path, content, size)
         .await
@@ -362,7 +365,7 @@ async fn remove_one(location: &str, options: &StoreOptions) -> Result<(), StoreE
     if let Location::Local(path) = &location {
         return remove_file(path).map_err(|error| StoreError::io(&name, &error));
     }
-    region::settle(&location, options).await?;
+    settle_region(&location, options).await?;
     let (store, key) = connect(&location, Purpose::Writing, options)?;
     match store.delete(&key).await {
         Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),

@@ -14,13 +14,14 @@ use virtualize_bytes::ByteRange;
 
 use crate::{
     Listed, StoreError, StoreOptions,
+    connect::in_region,
     link::{Failure, Link},
     list::opaque_tag,
     location::Location,
     meter::Meter,
     pages::{self, Cache, PAGE, Pages},
     pages::{Fetched, Wave, Waves},
-    region, web,
+    web,
 };
 
 /// Bytes fetched when a file is opened, so that a small file needs no second request.
@@ -74,11 +75,11 @@ pub(crate) async fn open(
     let start = Instant::now();
     let length = listed.size.filter(|size| *size <= options.small_file).map_or(FIRST, |size| size.max(1));
     let (range, name) = (ByteRange::new(0, length), &location.name());
-    let check = |meta: &ObjectMeta, with_tag| match with_tag {
-        true => listed.check(name, meta),
-        false => Listed { etag: None, ..listed.clone() }.check(name, meta),
+    let check = |meta: &ObjectMeta, with_tag: bool| {
+        let etag = listed.etag.clone().filter(|_| with_tag);
+        Listed { etag, ..listed.clone() }.check(name, meta)
     };
-    let found = region::following(location, options, || async move {
+    let found = in_region(location, options, || async move {
         let link = Link::new(location, options)?;
         let answer = versioned(&link, range, listed.demanded(), meter, check).await?;
         Ok((link, answer))
@@ -116,10 +117,8 @@ pub(crate) async fn open(
 
 /// Refuses a web page that was sent instead of a file, with a status of success.
 fn check_content(link: &Link, bytes: &[u8]) -> Result<(), StoreError> {
-    match link.is_web() && web::is_html(bytes) {
-        true => Err(StoreError::Page { name: link.name.clone() }),
-        false => Ok(()),
-    }
+    let is_page = link.is_web() && web::is_html(bytes);
+    if is_page { Err(StoreError::Page { name: link.name.clone() }) } else { Ok(()) }
 }
 
 /// Requests a range of a version of a file: `check` compares a response with it, with or without the entity tag. Also
@@ -160,9 +159,8 @@ async fn versioned(
     if others.len() < MIRRORS {
         return Err(Failure::Other(changed));
     }
-    let dated = |meta: &ObjectMeta| match meta.last_modified.timestamp() > 0 {
-        true => check(meta, false),
-        false => Err(changed.clone()),
+    let dated = |meta: &ObjectMeta| {
+        if meta.last_modified.timestamp() > 0 { check(meta, false) } else { Err(changed.clone()) }
     };
     link.get(plain, meter, dated).await.map(|(meta, bytes)| (meta, bytes, false))
 }
@@ -304,10 +302,8 @@ impl Remote {
         let start = Instant::now();
         let bytes = self.request(range).await?;
         self.meter.waited(start);
-        match bytes.len() as u64 == range.length {
-            true => Ok(bytes),
-            false => Err(self.link.unavailable(format!("{} bytes came, expected {range}", bytes.len()))),
-        }
+        self.check_length(range, &bytes)?;
+        Ok(bytes)
     }
 
     /// Requests a range on condition of the entity tag. Also compares the response with the opened version, since not
@@ -328,6 +324,13 @@ impl Remote {
         Ok(bytes)
     }
 
+    fn check_length(&self, range: ByteRange, bytes: &Bytes) -> Result<(), StoreError> {
+        if range.length == bytes.len() as u64 {
+            return Ok(());
+        }
+        Err(self.link.unavailable(format!("{} bytes came, expected {range}", bytes.len())))
+    }
+
     /// Caches the pages of a span, and returns those that are wanted.
     fn keep(
         &self,
@@ -335,9 +338,7 @@ impl Remote {
         bytes: &Bytes,
         is_wanted: impl Fn(u64) -> bool,
     ) -> Result<Vec<(u64, Bytes)>, StoreError> {
-        if span.length != bytes.len() as u64 {
-            return Err(self.link.unavailable(format!("{} bytes came, expected {span}", bytes.len())));
-        }
+        self.check_length(span, bytes)?;
         let mut wanted = Vec::new();
         for (page, bytes) in pages::cut(span, bytes) {
             self.cache.insert(page, bytes.clone(), is_wanted(page));

@@ -23,7 +23,7 @@ use crate::{
     Access, Identity, StoreError,
     access::covers,
     clients::Seen,
-    credentials::{Renewed, SasEndpoint},
+    credentials::{Endpoint, Renewed, SasEndpoint},
     error::without_query,
     netrc,
 };
@@ -167,7 +167,10 @@ impl Signatures {
         let container = url.path_segments().and_then(|mut segments| segments.next()).unwrap_or_default();
         let endpoint = sas_endpoint(&self.template, account, container)?;
         let mut issued = sessions.signatures.lock().unwrap_or_else(PoisonError::into_inner);
-        let new = || Arc::new(Renewed::new(SasEndpoint::new(self.client.clone(), endpoint.clone())));
+        let new = || {
+            let endpoint = Endpoint { client: self.client.clone(), url: endpoint.clone() };
+            Arc::new(Renewed::new(SasEndpoint(endpoint)))
+        };
         Ok(Arc::clone(issued.entry(endpoint.to_string()).or_insert_with(new)))
     }
 }
@@ -370,9 +373,11 @@ impl WebClient {
                 (session.sends_token, session.refuses_token) = (false, true)
             });
         }
-        let Some(service) = self.login_service() else { return Err(self.needs_login(data)) };
-        let Some(url) = authorize else { return Err(self.needs_login(data)) };
-        let Some((authorization, source)) = login(&service) else { return Err(self.needs_login(data)) };
+        let known = self.login_service().zip(authorize);
+        let known = known.and_then(|(service, url)| Some((login(&service)?, service, url)));
+        let Some(((authorization, source), service, url)) = known else {
+            return Err(self.needs_login(data));
+        };
         let name = without_query(data.as_str());
         tracing::info!("{name}: logging in at {} with {source}", origin(&service));
         let login = self.authorize(data, url, (&service, &authorization, source));

@@ -64,8 +64,8 @@ pub use virtualize_map::{
 pub use virtualize_references::{Format, MAX_RECORDS, Sink};
 pub use virtualize_remedy::{Code, Notation, OptionName, Remedy};
 pub use virtualize_store::{
-    Access, FileVersion, ForeignError, ForeignStore, Listed, Object, Retries, SideFile, Stats, StoreError,
-    StoreOptions, Stores, open_listed,
+    Access, FileVersion, ForeignStore, Listed, Object, Retries, SideFile, Stats, StoreError, StoreOptions,
+    Stores, open_listed,
 };
 pub use virtualize_zarr as zarr;
 

@@ -301,12 +301,12 @@ fn add(pages: &mut BTreeSet<u64>, ranges: impl Iterator<Item = ByteRange>, most:
 /// concurrent reads of a remote file join.
 pub(crate) async fn pause() {
     let mut paused = false;
-    std::future::poll_fn(|context| match std::mem::replace(&mut paused, true) {
-        true => std::task::Poll::Ready(()),
-        false => {
-            context.waker().wake_by_ref();
-            std::task::Poll::Pending
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut paused, true) {
+            return std::task::Poll::Ready(());
         }
+        context.waker().wake_by_ref();
+        std::task::Poll::Pending
     })
     .await;
 }

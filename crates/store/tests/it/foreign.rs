@@ -5,8 +5,8 @@
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use virtualize_bytes::{BoxFuture, ByteRange, ReadErrorKind, ReadRanges};
-use virtualize_store::{FileVersion, ForeignError, ForeignStore, StoreError, StoreOptions, open};
+use virtualize_bytes::{BoxFuture, ByteRange, ReadError, ReadErrorKind, ReadRanges};
+use virtualize_store::{FileVersion, ForeignStore, StoreError, StoreOptions, open};
 
 /// A store of one file, which counts requests.
 #[derive(Debug)]
@@ -22,9 +22,9 @@ impl OneFile {
         Arc::new(Self { url: "any://where/a b?%.nc", content, requests: Mutex::default() })
     }
 
-    fn answer(&self, url: &str, range: ByteRange) -> Result<(FileVersion, Bytes), ForeignError> {
+    fn answer(&self, url: &str, range: ByteRange) -> Result<(FileVersion, Bytes), ReadError> {
         if url != self.url {
-            return Err(ForeignError { kind: ReadErrorKind::NotFound, reason: "no such key".into() });
+            return Err(ReadError::new(ReadErrorKind::NotFound, "no such key"));
         }
         self.requests.lock().unwrap().push(range);
         let (bytes, etag) = self.content.lock().unwrap().clone();
@@ -42,7 +42,7 @@ impl ForeignStore for OneFile {
         url: &'a str,
         range: ByteRange,
         _if_match: Option<&'a str>,
-    ) -> BoxFuture<'a, Result<(FileVersion, Bytes), ForeignError>> {
+    ) -> BoxFuture<'a, Result<(FileVersion, Bytes), ReadError>> {
         Box::pin(async move { self.answer(url, range) })
     }
 }

@@ -20,8 +20,8 @@ use virtualize::{
     ArrayReader, AxisSelection, ByteRange, ChunkAddress, ChunkPart, Selection, StoreOptions, VirtualStore,
     read_array,
 };
-use virtualize_bytes::{BoxFuture, ReadErrorKind};
-use virtualize_store::{FileVersion, ForeignError, ForeignStore};
+use virtualize_bytes::{BoxFuture, ReadError, ReadErrorKind};
+use virtualize_store::{FileVersion, ForeignStore};
 
 /// A generator of pseudo-random numbers (xorshift).
 struct Random(u64);
@@ -432,7 +432,7 @@ impl ForeignStore for Remote {
         url: &'a str,
         range: ByteRange,
         _if_match: Option<&'a str>,
-    ) -> BoxFuture<'a, Result<(FileVersion, Bytes), ForeignError>> {
+    ) -> BoxFuture<'a, Result<(FileVersion, Bytes), ReadError>> {
         Box::pin(async move {
             let mut waited = false;
             std::future::poll_fn(|context| {
@@ -441,7 +441,7 @@ impl ForeignStore for Remote {
             })
             .await;
             if range.end() > self.refused {
-                return Err(ForeignError { kind: ReadErrorKind::Denied, reason: "enough".to_owned() });
+                return Err(ReadError::new(ReadErrorKind::Denied, "enough"));
             }
             let bytes = &self.files[url.trim_start_matches("far://").parse::<usize>().unwrap()];
             let size = bytes.len() as u64;
