@@ -1,10 +1,10 @@
-//! The routes, and the layers that every request passes.
+//! The state that all requests share, the routes, and the layers that every request passes.
 
 use std::{
     cell::RefCell,
     net::IpAddr,
     panic::AssertUnwindSafe,
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
     time::{Duration, Instant},
 };
 
@@ -17,7 +17,7 @@ use axum::{
     routing::get,
 };
 use futures::FutureExt;
-use tokio::time::timeout;
+use tokio::{sync::Semaphore, time::timeout};
 use tower::ServiceBuilder;
 use tower_http::{
     ServiceBuilderExt,
@@ -34,18 +34,65 @@ use virtualize::Code;
 
 use crate::{
     auth::{Client, Scopes, identify},
-    config::Config,
-    error::ConfigError,
+    budget::Budget,
+    config::{Config, ConfigError},
     handlers::{folder, health, inspect, references, values, zarr},
-    metrics::Counted,
+    metrics::{Counted, Metrics},
     openapi, page,
     problem::Problem,
     respond,
-    service::Service,
+    sources::Sources,
 };
 
 /// Maximum number of mapped files to cache.
 const FILES: u64 = 512;
+
+/// Memory of a stream in bytes, and maximum number of streams.
+const STREAM: u64 = 1 << 20;
+const MAX_STREAMS: usize = 128;
+
+/// The state of the service.
+#[derive(Debug)]
+pub(crate) struct Service {
+    pub(crate) config: Arc<Config>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) sources: Sources,
+    /// A client without a token, if none is needed.
+    pub(crate) anonymous: Arc<Client>,
+    /// Memory of responses that are built as a whole. Clients that receive slowly may use it up, or the next two, and
+    /// leave the rest, which is three quarters, for mapping.
+    pub(crate) responses: Budget,
+    /// Memory of pieces of chunks.
+    pub(crate) pieces: Budget,
+    /// One permit for each request that may be answered at a time.
+    pub(crate) requests: Semaphore,
+    /// References that are sent while they are written: each takes a thread, and a MiB.
+    pub(crate) streams: Arc<Semaphore>,
+    /// Whether the service is shutting down.
+    pub(crate) is_stopping: AtomicBool,
+}
+
+impl Service {
+    /// Creates the service; it caches at most `files` mapped files.
+    pub(crate) fn new(config: Config, files: u64) -> Result<Self, ConfigError> {
+        let config = Arc::new(config);
+        let metrics = Arc::new(Metrics::new(&config.allowed.prefixes())?);
+        let streams =
+            usize::try_from(config.memory / 16 / STREAM).unwrap_or(usize::MAX).clamp(1, MAX_STREAMS);
+        let scopes = if config.public { Scopes::READ } else { Scopes::ALL };
+        Ok(Self {
+            anonymous: Arc::new(Client::new(String::new(), scopes, &config.allowed, None)),
+            sources: Sources::new(&config, &metrics, files),
+            responses: Budget::new(config.memory / 8),
+            pieces: Budget::new(config.memory / 16),
+            requests: Semaphore::new(config.concurrency),
+            streams: Arc::new(Semaphore::new(streams)),
+            is_stopping: AtomicBool::new(false),
+            config,
+            metrics,
+        })
+    }
+}
 
 /// The peer address of a connection, an extension of its requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -104,7 +151,10 @@ pub(crate) fn layered(router: Router<Arc<Service>>, service: &Arc<Service>) -> R
                 .set_x_request_id(MakeRequestUuid)
                 .propagate_x_request_id()
                 .layer(from_fn_with_state(Arc::clone(service), admit))
-                .layer(compression()),
+                // Chunks are compressed already.
+                .layer(CompressionLayer::new().compress_when(
+                    SizeAbove::new(1024).and(NotForContentType::const_new("application/octet-stream")),
+                )),
         )
         .with_state(Arc::clone(service))
 }
@@ -113,23 +163,10 @@ async fn method_not_allowed() -> Problem {
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, Code::Method, "the path does not support this method")
 }
 
-/// Compresses JSON and text; chunks are compressed already.
-fn compression() -> CompressionLayer<impl Predicate> {
-    CompressionLayer::new()
-        .compress_when(SizeAbove::new(1024).and(NotForContentType::const_new("application/octet-stream")))
-}
-
 /// Lets the pages of the configured origins read responses.
 fn cors(config: &Config) -> CorsLayer {
-    let origins = match config.cors.contains("*") {
-        true => AllowOrigin::any(),
-        false => config
-            .cors
-            .iter()
-            .filter_map(|origin| HeaderValue::from_str(origin).ok())
-            .collect::<Vec<_>>()
-            .into(),
-    };
+    let origins = config.cors.iter().filter_map(|origin| HeaderValue::from_str(origin).ok());
+    let origins = if config.cors.contains("*") { AllowOrigin::any() } else { AllowOrigin::list(origins) };
     let request_id = HeaderName::from_static("x-request-id");
     CorsLayer::new()
         .allow_origin(origins)

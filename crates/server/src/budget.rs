@@ -2,10 +2,7 @@
 //! seconds fails with 503 and may be retried.
 
 use std::{
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -96,8 +93,9 @@ impl Share {
         u64::from(self.permits()).saturating_mul(UNIT)
     }
 
-    /// Attaches the share to a buffer: dropping the buffer releases it.
-    pub(crate) fn attach(self, bytes: Bytes) -> Bytes {
+    /// Attaches the share to a buffer, which no longer needs more: dropping the buffer releases it.
+    pub(crate) fn attach(mut self, budget: &Budget, bytes: Bytes) -> Bytes {
+        budget.resize(&mut self, bytes.len() as u64);
         struct Held(Bytes, #[expect(dead_code, reason = "released on drop")] Share);
         impl AsRef<[u8]> for Held {
             fn as_ref(&self) -> &[u8] {
@@ -126,51 +124,40 @@ pub(crate) fn too_large(most: u64) -> Problem {
 pub(crate) struct Reading {
     budget: Budget,
     cancelled: CancellationToken,
-    /// The share, and the bytes of memory accounted to the reads so far.
-    held: Mutex<(Option<Share>, u64)>,
     /// Maximum bytes of memory for one file.
     most: u64,
-    refused: AtomicBool,
-    too_large: AtomicBool,
+    held: Mutex<Held>,
+}
+
+#[derive(Debug)]
+struct Held {
+    /// `None` after the last read.
+    share: Option<Share>,
+    /// Bytes of memory accounted to the reads so far.
+    bytes: u64,
+    /// Why a read was refused for lack of memory.
+    refusal: Option<Problem>,
 }
 
 impl Reading {
-    /// Creates a gate that grows `share` up to `most` bytes. Without a share, it refuses every read.
-    pub(crate) fn new(budget: Budget, share: Option<Share>, most: u64, cancelled: CancellationToken) -> Self {
-        Self {
-            refused: AtomicBool::new(share.is_none()),
-            most: most.min(budget.size()),
-            budget,
-            cancelled,
-            held: Mutex::new((share, 0)),
-            too_large: AtomicBool::new(false),
-        }
+    /// Creates a gate that grows `share` up to `most` bytes.
+    pub(crate) fn new(budget: Budget, share: Share, most: u64, cancelled: CancellationToken) -> Self {
+        let held = Mutex::new(Held { share: Some(share), bytes: 0, refusal: None });
+        Self { most: most.min(budget.size()), budget, cancelled, held }
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns why the gate refused a read for lack of memory; `None` if the metadata was read completely.
     pub(crate) fn refusal(&self) -> Option<Problem> {
-        if !self.refused.load(Ordering::Relaxed) {
-            return None;
-        }
-        Some(if self.too_large.load(Ordering::Relaxed) { too_large(self.most) } else { full() })
+        self.held().refusal.clone()
     }
 
     /// Takes the share out of the gate after the last read.
     pub(crate) fn share(&self) -> Option<Share> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).0.take()
-    }
-
-    /// Accounts for a read of `bytes`. Returns `false` if the file exceeds its limit or the budget is exhausted.
-    fn grow(&self, bytes: u64) -> bool {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let (share, read) = &mut *held;
-        *read = read.saturating_add(bytes.saturating_mul(GROWTH));
-        let Some(share) = share else { return true };
-        if *read > self.most {
-            self.too_large.store(true, Ordering::Relaxed);
-            return false;
-        }
-        *read <= share.bytes() || self.budget.resize(share, *read)
+        self.held().share.take()
     }
 }
 
@@ -179,14 +166,19 @@ impl Gate for Reading {
         if self.cancelled.is_cancelled() {
             return Err(ReadError::new(ReadErrorKind::Unavailable, "the request was cancelled"));
         }
-        if self.refused.load(Ordering::Relaxed) || !self.grow(bytes) {
-            self.refused.store(true, Ordering::Relaxed);
-            return Err(match self.too_large.load(Ordering::Relaxed) {
-                true => ReadError::new(ReadErrorKind::Invalid, too_large(self.most).detail),
-                false => ReadError::new(ReadErrorKind::Unavailable, "the service has no memory left for it"),
-            });
+        let Held { share, bytes: read, refusal } = &mut *self.held();
+        *read = read.saturating_add(bytes.saturating_mul(GROWTH));
+        if let Some(share) = share.as_mut().filter(|_| refusal.is_none()) {
+            if *read > self.most {
+                *refusal = Some(too_large(self.most));
+            } else if *read > share.bytes() && !self.budget.resize(share, *read) {
+                *refusal = Some(full());
+            }
         }
-        Ok(())
+        let Some(Problem { status, detail, .. }) = refusal else { return Ok(()) };
+        let is_final = *status == StatusCode::UNPROCESSABLE_ENTITY;
+        let kind = if is_final { ReadErrorKind::Invalid } else { ReadErrorKind::Unavailable };
+        Err(ReadError::new(kind, detail.as_str()))
     }
 }
 
@@ -199,7 +191,6 @@ pub(crate) async fn on_thread<T: Send + 'static, F: Future<Output = T>>(
     let (token, runtime) = (CancellationToken::new(), tokio::runtime::Handle::current());
     let guard = token.clone().drop_guard();
     let span = Span::current();
-    let stopped = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Busy, "the work was stopped");
     let done = tokio::task::spawn_blocking(move || {
         let _permit = permit;
         let given = token.clone();
@@ -219,7 +210,8 @@ pub(crate) async fn on_thread<T: Send + 'static, F: Future<Output = T>>(
         Problem::internal()
     });
     drop(guard.disarm());
-    done?.ok_or_else(|| stopped().retry_after(Duration::from_secs(1).as_secs()))
+    let stopped = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Busy, "the work was stopped");
+    done?.ok_or_else(|| stopped().retry_after(1))
 }
 
 #[cfg(test)]
@@ -231,10 +223,10 @@ mod tests {
         let budget = Budget::new(10 * UNIT);
         let first = budget.take(6 * UNIT).await.unwrap();
         assert_eq!(budget.take(5 * UNIT).await.unwrap_err().status, StatusCode::SERVICE_UNAVAILABLE);
-        let bytes = first.attach(Bytes::from_static(b"abc"));
+        let bytes = first.attach(&budget, Bytes::from_static(b"abc"));
         let part = bytes.slice(1..);
         drop(bytes);
-        assert_eq!(budget.held(), 6 * UNIT);
+        assert_eq!(budget.held(), UNIT);
         drop(part);
         assert_eq!(budget.held(), 0);
         assert_eq!(budget.take(u64::MAX).await.unwrap().bytes(), 10 * UNIT);
@@ -245,7 +237,7 @@ mod tests {
     async fn reading_grows_until_the_budget_is_exhausted() {
         let budget = Budget::new(10 * UNIT);
         let token = CancellationToken::new();
-        let share = budget.try_take(UNIT);
+        let share = budget.try_take(UNIT).unwrap();
         let reading = Reading::new(budget.clone(), share, u64::MAX, token.clone());
         assert!(reading.pass(4 * UNIT).is_ok());
         assert_eq!(budget.held(), 8 * UNIT);
@@ -256,11 +248,11 @@ mod tests {
         let mut share = reading.share().unwrap();
         assert!(budget.resize(&mut share, 2 * UNIT));
         assert_eq!(budget.held(), 2 * UNIT);
-        let other = Reading::new(budget.clone(), Some(share), 6 * UNIT, token.clone());
+        let other = Reading::new(budget.clone(), share, 6 * UNIT, token.clone());
         assert!(other.pass(3 * UNIT).is_ok() && other.pass(1).is_err());
         assert_eq!(other.refusal().unwrap().status, StatusCode::UNPROCESSABLE_ENTITY);
         drop(other);
-        let share = budget.try_take(UNIT);
+        let share = budget.try_take(UNIT).unwrap();
         let left = Reading::new(budget.clone(), share, 6 * UNIT, token.clone());
         token.cancel();
         assert!(left.pass(0).is_err() && left.refusal().is_none());

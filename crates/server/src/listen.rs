@@ -30,11 +30,9 @@ use tracing_subscriber::{
 };
 
 use crate::{
-    app::{Peer, router},
+    app::{Peer, Service, router},
     auth::{Hangup, reload},
-    config::Config,
-    error::ConfigError,
-    service::Service,
+    config::{Config, ConfigError},
 };
 
 /// Time for the head of a request, which includes the time between two requests.

@@ -14,10 +14,10 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::{
+    app::Service,
     auth::Client,
     problem::Problem,
     respond::{self, tag},
-    service::Service,
 };
 
 const HTML: &str = "text/html; charset=utf-8";

@@ -15,7 +15,7 @@ use reqwest::{Client, Url, redirect::Policy};
 use serde_json::Value;
 use tokio::sync::Mutex;
 
-use crate::error::ConfigError;
+use crate::config::ConfigError;
 
 /// Maximum size of a set, or of an issuer's configuration, in bytes.
 const LONGEST: usize = 1 << 20;

@@ -10,7 +10,7 @@ use subtle::ConstantTimeEq;
 use virtualize_store::Allowed;
 
 use super::{Client, Scopes};
-use crate::error::{ConfigError, TokenError};
+use crate::config::{ConfigError, TokenError};
 
 /// The tokens of the token file. They follow the file's changes.
 #[derive(Debug)]

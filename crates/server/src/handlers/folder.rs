@@ -13,8 +13,12 @@ use serde::Serialize;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::{
-    app::log_file, auth::Client, budget::on_thread, problem::Problem, query::Parameters, respond,
-    service::Service,
+    app::{Service, log_file},
+    auth::Client,
+    budget::on_thread,
+    problem::Problem,
+    query::Parameters,
+    respond,
 };
 
 /// Default and maximum number of entries per page.

@@ -19,7 +19,11 @@ use tokio::{
 };
 use virtualize::Code;
 
-use crate::{config::Settings, error::ConfigError, problem::Problem, service::Service};
+use crate::{
+    app::Service,
+    config::{ConfigError, Settings},
+    problem::Problem,
+};
 
 /// Time for a running service to answer a health check.
 const HEALTH_CHECK_TIME: Duration = Duration::from_secs(5);

@@ -18,13 +18,13 @@ use virtualize_remedy::alternatives;
 
 use super::{references::Source, zarr};
 use crate::{
+    app::Service,
     auth::Client,
     budget::on_thread,
     openapi::Mapping,
     problem::{PARAMETERS, Problem},
     query::{Parameters, Wanted},
     respond,
-    service::Service,
     sources::Mapped,
 };
 
@@ -168,9 +168,8 @@ async fn described(
     let positions = arrays.iter().map(|(_, array)| array.chunks.len().min(places as u64));
     let positions = positions.fold(0, u64::saturating_add).min(MAX_POSITIONS as u64);
     let cost = mapped.described().saturating_add(positions.saturating_mul(POSITION));
-    let mut share = service.responses.take(cost).await?;
+    let share = service.responses.take(cost).await?;
     let work = |_| async move { document(&mapped).map(|document| document.to_string()) };
     let text = on_thread(work, ()).await??;
-    service.responses.resize(&mut share, text.len() as u64);
-    Ok(respond::json(headers, share.attach(text.into())))
+    Ok(respond::json(headers, share.attach(&service.responses, text.into())))
 }

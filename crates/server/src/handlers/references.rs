@@ -19,13 +19,13 @@ use tokio::sync::mpsc;
 use utoipa::IntoParams;
 
 use crate::{
+    app::Service,
     auth::Client,
     budget::on_thread,
     openapi::Mapping,
     problem::Problem,
     query::Parameters,
     respond::{self, is_current, tag_of},
-    service::Service,
 };
 
 /// Size of a block in bytes. Smaller references are sent from memory.

@@ -19,16 +19,17 @@ use virtualize::{
 
 use super::{
     inspect::ArrayPath,
-    zarr::{self, BINARY, Store, StorePath},
+    zarr::{self, BINARY, StorePath},
 };
 use crate::{
+    app::Service,
     auth::Client,
     budget::{Budget, on_thread},
     openapi::Binary,
     problem::Problem,
     query::Parameters,
     respond::{self, is_current},
-    service::Service,
+    sources::Mapped,
 };
 
 /// Maximum size in bytes of the selected elements, and of a decoded chunk.
@@ -77,25 +78,25 @@ pub(crate) async fn values(
 ) -> Result<Response, Problem> {
     let parameters = Parameters::read(&uri, &["array", "select"])?;
     let (path, select) = (parameters.array()?, parameters.get("select"));
-    let store = zarr::open(&service, &client, &zarr::parameter(source)?).await?;
-    let etag = store.tag(&["values", &store.mapped.version, &path, select.unwrap_or("all")]);
+    let mapped = zarr::open(&service, &client, &zarr::parameter(source)?).await?;
+    let etag = mapped.tag(&["values", &mapped.version, &path, select.unwrap_or("all")]);
     let response = if is_current(&headers, &etag) {
         respond::content(&headers, BINARY, &etag, 0, Body::empty())
     } else {
-        let bytes = read(&service.responses, &store, path, select).await?;
+        let bytes = read(&service.responses, &mapped, path, select).await?;
         respond::content(&headers, BINARY, &etag, bytes.len() as u64, bytes.into())
     };
-    Ok(store.of_version(&service.config, response))
+    Ok(mapped.of_version(&service.config, response))
 }
 
 /// Reads the selected elements of an array. The budget share of their bytes is held until they are sent.
 async fn read(
     responses: &Budget,
-    store: &Store,
+    mapped: &Mapped,
     path: String,
     select: Option<&str>,
 ) -> Result<Bytes, Problem> {
-    let array = store.mapped.store.view().array(&path).ok_or_else(|| {
+    let array = mapped.store.view().array(&path).ok_or_else(|| {
         Problem::not_found("array: the source has no such array").hint("/v1/inspect lists them")
     })?;
     let selection = selection(select, &array.shape)?;
@@ -104,20 +105,19 @@ async fn read(
     cost.check(most)?;
     let permit = READS.acquire().await.map_err(|_| Problem::internal())?;
     let share = responses.take(cost.memory()).await?;
-    let reader =
-        ArrayReader::new(Arc::clone(&store.mapped.store), store.mapped.options.clone()).with_limit(most);
+    let reader = ArrayReader::new(Arc::clone(&mapped.store), mapped.options.clone()).with_limit(most);
     let is_fixed = array.data_type.size().is_some();
     // The thread finishes the read even if the client disconnects, and holds permit and share until then.
     let work = move |_| async move {
-        let bytes = match is_fixed {
-            true => fixed(&reader, &path, &selection, cost.bytes),
-            false => variable(&reader, &path, &selection, most),
+        let bytes = if is_fixed {
+            fixed(&reader, &path, &selection, cost.bytes)
+        } else {
+            variable(&reader, &path, &selection, most)
         };
         bytes.map(|bytes| (bytes, share))
     };
-    let (bytes, mut share) = on_thread(work, permit).await??;
-    responses.resize(&mut share, bytes.len() as u64);
-    Ok(share.attach(bytes))
+    let (bytes, share) = on_thread(work, permit).await??;
+    Ok(share.attach(responses, bytes))
 }
 
 /// Reads elements of fixed size.

@@ -25,6 +25,7 @@ use virtualize::{
 };
 
 use crate::{
+    app::Service,
     auth::Client,
     budget::{Budget, on_thread},
     config::Config,
@@ -32,7 +33,6 @@ use crate::{
     problem::Problem,
     query::Wanted,
     respond::{self, Requested, is_current, range, tag, tag_of},
-    service::Service,
     sources::Mapped,
 };
 
@@ -76,12 +76,6 @@ pub(crate) struct Key {
     key: String,
 }
 
-/// A store in a version, as a client may read it.
-#[derive(Clone, Debug)]
-pub(crate) struct Store {
-    pub(crate) mapped: Arc<Mapped>,
-}
-
 /// Parses a source into URL and version: the base64url of the URL, optionally with `~` and a version; or the URL.
 fn parse(source: &str) -> Result<(String, Option<&str>), Problem> {
     if source.contains("://") {
@@ -117,7 +111,7 @@ fn wanted(service: &Service, client: &Client, url: String) -> Wanted {
 }
 
 /// Opens the store that a path names.
-pub(crate) async fn open(service: &Service, client: &Client, source: &str) -> Result<Store, Problem> {
+pub(crate) async fn open(service: &Service, client: &Client, source: &str) -> Result<Arc<Mapped>, Problem> {
     let (url, version) = parse(source)?;
     let url = client.check(&url)?;
     let version = version.ok_or_else(|| {
@@ -128,12 +122,12 @@ pub(crate) async fn open(service: &Service, client: &Client, source: &str) -> Re
         Some(mapped) => mapped,
         None => Box::pin(service.sources.at(&wanted(service, client, url), version)).await?,
     };
-    if !mapped.has_documents() {
+    if mapped.documents.get().is_none() {
         let share = service.sources.memory.take(mapped.described()).await?;
         let mapped = Arc::clone(&mapped);
         on_thread(|_| async move { mapped.documents().map(drop) }, share).await??;
     }
-    Ok(Store { mapped })
+    Ok(mapped)
 }
 
 pub(crate) fn parameter<T>(path: Result<Path<T>, PathRejection>) -> Result<T, Problem> {
@@ -222,13 +216,13 @@ async fn object(
     key: RequestedKey<'_>,
     headers: &HeaderMap,
 ) -> Result<Response, Problem> {
-    let store = open(service, client, source).await?;
-    let response = match store.entry(store.key(key)?)? {
+    let mapped = open(service, client, source).await?;
+    let response = match mapped.entry(mapped.key(key)?)? {
         Entry::Document(bytes) => respond::json(headers, bytes.clone()),
-        Entry::Chunk(chunk) => stored(&store, &service.pieces, &chunk.entry, headers).await?,
+        Entry::Chunk(chunk) => stored(&mapped, &service.pieces, &chunk.entry, headers).await?,
         Entry::Combined(_) => return Err(Problem::internal()),
     };
-    Ok(store.of_version(&service.config, response))
+    Ok(mapped.of_version(&service.config, response))
 }
 
 /// The object that a key names.
@@ -239,10 +233,11 @@ enum Entry<'a> {
     Combined(ChunkAddress),
 }
 
-impl Store {
+/// A mapped file as a store.
+impl Mapped {
     /// Lets caches keep the response of a path with a version, unless files of that version may change unnoticed.
     pub(crate) fn of_version(&self, config: &Config, mut response: Response) -> Response {
-        if self.mapped.is_fixed {
+        if self.is_fixed {
             let value = if config.needs_token() {
                 // A browser keeps the response for this token alone.
                 response.headers_mut().append(header::VARY, HeaderValue::from_static("authorization"));
@@ -257,7 +252,7 @@ impl Store {
 
     /// Returns an entity tag of these inputs. If files may change unnoticed, no two responses have the same.
     pub(crate) fn tag(&self, inputs: &[&str]) -> String {
-        if self.mapped.is_fixed {
+        if self.is_fixed {
             return tag(inputs);
         }
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -266,7 +261,7 @@ impl Store {
 
     /// Returns whether a key is within an array.
     fn is_in_array(&self, key: &str) -> bool {
-        let store = &self.mapped.store;
+        let store = &self.store;
         let mut prefixes = key.match_indices('/').filter_map(|(at, _)| key.get(..at));
         prefixes.any(|path| store.hierarchy.array(path).or_else(|| store.view().array(path)).is_some())
     }
@@ -288,15 +283,15 @@ impl Store {
 
     /// Returns whether the array of a chunk is stored as bare elements.
     fn is_plain(&self, chunk: &Chunk<'_>) -> Result<bool, Problem> {
-        self.mapped.store.hierarchy.array(&chunk.path).map(is_plain).ok_or_else(Problem::internal)
+        self.store.hierarchy.array(&chunk.path).map(is_plain).ok_or_else(Problem::internal)
     }
 
     /// Looks up a key.
     fn entry(&self, key: &str) -> Result<Entry<'_>, Problem> {
-        if let Some(bytes) = self.mapped.documents()?.get(key) {
+        if let Some(bytes) = self.documents()?.get(key) {
             return Ok(Entry::Document(bytes));
         }
-        if let Some(chunk) = keys::chunk(&self.mapped.store.hierarchy, key) {
+        if let Some(chunk) = keys::chunk(&self.store.hierarchy, key) {
             return Ok(Entry::Chunk(chunk));
         }
         let name = key.rsplit('/').next().unwrap_or_default();
@@ -311,8 +306,8 @@ impl Store {
 
     /// Looks up a key of the store with decoded chunks, which has the dataset that groups form together.
     fn plain_entry(&self, key: &str) -> Result<Entry<'_>, Problem> {
-        let store = &self.mapped.store;
-        if let Some(bytes) = self.mapped.combined_documents()?.get(key) {
+        let store = &self.store;
+        if let Some(bytes) = self.combined_documents()?.get(key) {
             return Ok(Entry::Document(bytes));
         }
         match keys::address(store.view(), key).filter(|address| store.is_combined(&address.path)) {
@@ -324,7 +319,7 @@ impl Store {
 
 /// Builds the response for a chunk in its stored form, or for a range of it.
 async fn stored(
-    store: &Store,
+    mapped: &Arc<Mapped>,
     pieces: &Budget,
     entry: &ChunkEntry<'_>,
     headers: &HeaderMap,
@@ -333,7 +328,7 @@ async fn stored(
         ChunkEntry::Inline(bytes) => (bytes.len() as u64, tag_of(&Sha256::digest(bytes))),
         ChunkEntry::Reference(place) => {
             let position = format!("{} {} {}", place.source.0, place.offset, place.length);
-            (place.length, store.tag(&["chunk", &store.mapped.version, &position]))
+            (place.length, mapped.tag(&["chunk", &mapped.version, &position]))
         }
     };
     if is_current(headers, &etag) {
@@ -355,11 +350,11 @@ async fn stored(
             bytes.slice(at(left.start)..at(left.end)).into()
         }
         ChunkEntry::Reference(place) => {
-            let first = piece(store, pieces, place, &mut left).await?;
+            let first = piece(mapped, pieces, place, &mut left).await?;
             if left.is_empty() {
                 first.into()
             } else {
-                further(store.clone(), pieces.clone(), place, first, left)
+                further(Arc::clone(mapped), pieces.clone(), place, first, left)
             }
         }
     };
@@ -377,15 +372,15 @@ async fn stored(
 }
 
 /// Returns a body of the first piece of a chunk and those that are left, which are read while it is sent.
-fn further(store: Store, pieces: Budget, place: Reference, first: Bytes, left: Range<u64>) -> Body {
-    let rest = stream::try_unfold((store, pieces, left), move |(store, pieces, mut left)| async move {
+fn further(mapped: Arc<Mapped>, pieces: Budget, place: Reference, first: Bytes, left: Range<u64>) -> Body {
+    let rest = stream::try_unfold((mapped, pieces, left), move |(mapped, pieces, mut left)| async move {
         if left.is_empty() {
             return Ok(None);
         }
         // The response is cut off, so that the client notices the error.
-        let bytes = piece(&store, &pieces, place, &mut left).await;
+        let bytes = piece(&mapped, &pieces, place, &mut left).await;
         let bytes = bytes.map_err(|problem| std::io::Error::other(problem.detail))?;
-        Ok(Some((bytes, (store, pieces, left))))
+        Ok(Some((bytes, (mapped, pieces, left))))
     });
     Body::from_stream(stream::iter([std::io::Result::Ok(first)]).chain(rest))
 }
@@ -395,7 +390,7 @@ pub(crate) const BINARY: &str = "application/octet-stream";
 
 /// Reads the next piece of a chunk. When the memory for pieces is used up, the piece is small.
 async fn piece(
-    store: &Store,
+    mapped: &Mapped,
     pieces: &Budget,
     place: Reference,
     left: &mut Range<u64>,
@@ -404,11 +399,11 @@ async fn piece(
     let share = pieces.try_take(length);
     let length = if share.is_some() { length } else { length.min(SMALL_PIECE) };
     let within = ByteRange::new(left.start, length);
-    let bytes = store.mapped.reader.read(&store.mapped.store, place, within, &store.mapped.options).await?;
-    store.mapped.traffic.request(bytes.len() as u64);
+    let bytes = mapped.reader.read(&mapped.store, place, within, &mapped.options).await?;
+    mapped.traffic.request(bytes.len() as u64);
     left.start = left.start.saturating_add(length);
     Ok(match share {
-        Some(share) => share.attach(bytes),
+        Some(share) => share.attach(pieces, bytes),
         None => bytes,
     })
 }
@@ -443,34 +438,34 @@ async fn decoded_object(
     key: RequestedKey<'_>,
     headers: &HeaderMap,
 ) -> Result<Response, Problem> {
-    let store = open(service, client, source).await?;
-    let key = store.key(key)?;
-    let etag = store.tag(&["plain", &store.mapped.version, key]);
-    let response = match store.plain_entry(key)? {
+    let mapped = open(service, client, source).await?;
+    let key = mapped.key(key)?;
+    let etag = mapped.tag(&["plain", &mapped.version, key]);
+    let response = match mapped.plain_entry(key)? {
         Entry::Document(bytes) => {
             let path = key.strip_suffix("zarr.json").unwrap_or_default().trim_end_matches('/');
-            respond::json(headers, plain_document(store.mapped.store.view(), path, bytes)?)
+            respond::json(headers, plain_document(mapped.store.view(), path, bytes)?)
         }
-        Entry::Chunk(chunk) if store.is_plain(&chunk)? => {
-            stored(&store, &service.pieces, &chunk.entry, headers).await?
+        Entry::Chunk(chunk) if mapped.is_plain(&chunk)? => {
+            stored(&mapped, &service.pieces, &chunk.entry, headers).await?
         }
         _ if is_current(headers, &etag) => respond::content(headers, BINARY, &etag, 0, Body::empty()),
         Entry::Chunk(chunk) => {
-            let bytes = decoded(&store, &service.responses, chunk).await?;
+            let bytes = decoded(&mapped, &service.responses, chunk).await?;
             respond::content(headers, BINARY, &etag, bytes.len() as u64, bytes.into())
         }
         Entry::Combined(address) => {
-            let bytes = combined(&store, &service.responses, address).await?;
+            let bytes = combined(&mapped, &service.responses, address).await?;
             respond::content(headers, BINARY, &etag, bytes.len() as u64, bytes.into())
         }
     };
-    Ok(store.of_version(&service.config, response))
+    Ok(mapped.of_version(&service.config, response))
 }
 
 /// Reads a chunk of an array that consists of segments. The budget share of its bytes is held until they are sent.
-async fn combined(store: &Store, responses: &Budget, address: ChunkAddress) -> Result<Bytes, Problem> {
-    let mapped = &store.mapped.store;
-    let array = mapped.view().array(&address.path).ok_or_else(Problem::internal)?;
+async fn combined(mapped: &Mapped, responses: &Budget, address: ChunkAddress) -> Result<Bytes, Problem> {
+    let store = &mapped.store;
+    let array = store.view().array(&address.path).ok_or_else(Problem::internal)?;
     let counts = array.chunk_grid.counts(&array.shape);
     let position = chunk_position(address.indices.iter().copied(), &counts).ok_or_else(Problem::internal)?;
     let size = chunk_size(array, position).ok_or_else(variable)?;
@@ -480,12 +475,11 @@ async fn combined(store: &Store, responses: &Budget, address: ChunkAddress) -> R
         return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, Code::ChunkSize, detail));
     }
     // The chunk, and a segment's part of it.
-    let mut share = responses.take(size.saturating_mul(2)).await?;
-    let reader = ArrayReader::new(Arc::clone(mapped), store.mapped.options.clone()).with_limit(most);
+    let share = responses.take(size.saturating_mul(2)).await?;
+    let reader = ArrayReader::new(Arc::clone(store), mapped.options.clone()).with_limit(most);
     let work = move |_| async move { reader.decoded_chunks(&[address]).pop().unwrap_or(Ok(None)) };
     let bytes = on_thread(work, ()).await??.ok_or_else(Problem::internal)?;
-    responses.resize(&mut share, bytes.len() as u64);
-    Ok(share.attach(bytes))
+    Ok(share.attach(responses, bytes))
 }
 
 /// Returns whether the chunks of an array are stored as bare elements.
@@ -530,8 +524,8 @@ fn replace_codecs(document: &mut Value, path: &str, hierarchy: &Hierarchy) {
 }
 
 /// Reads and decodes a chunk. The budget share of its bytes is held until they are sent.
-async fn decoded(store: &Store, responses: &Budget, chunk: Chunk<'_>) -> Result<Bytes, Problem> {
-    let array = store.mapped.store.hierarchy.array(&chunk.path).ok_or_else(Problem::internal)?;
+async fn decoded(mapped: &Arc<Mapped>, responses: &Budget, chunk: Chunk<'_>) -> Result<Bytes, Problem> {
+    let array = mapped.store.hierarchy.array(&chunk.path).ok_or_else(Problem::internal)?;
     let size = chunk_size(array, chunk.position).ok_or_else(variable)?;
     let length = match &chunk.entry {
         ChunkEntry::Inline(bytes) => bytes.len() as u64,
@@ -544,13 +538,13 @@ async fn decoded(store: &Store, responses: &Budget, chunk: Chunk<'_>) -> Result<
         let problem = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, Code::ChunkSize, detail);
         return Err(problem.hint("/v1/zarr serves chunks of any size, as they are stored"));
     }
-    let mut share = responses.take(size.saturating_add(length)).await?;
-    let mapped = Arc::clone(&store.mapped);
+    let share = responses.take(size.saturating_add(length)).await?;
+    let mapped = Arc::clone(mapped);
     let encoded = match chunk.entry {
         ChunkEntry::Inline(bytes) => bytes.clone(),
         ChunkEntry::Reference(place) => {
             let whole = ByteRange::new(0, place.length);
-            let bytes = mapped.reader.read(&mapped.store, place, whole, &store.mapped.options).await?;
+            let bytes = mapped.reader.read(&mapped.store, place, whole, &mapped.options).await?;
             mapped.traffic.request(bytes.len() as u64);
             bytes
         }
@@ -558,6 +552,5 @@ async fn decoded(store: &Store, responses: &Budget, chunk: Chunk<'_>) -> Result<
     let (path, position) = (chunk.path, chunk.position);
     let work = move |_| async move { decode_chunk(&mapped.store, &path, position, &encoded, MAX_DECODED) };
     let bytes = on_thread(work, ()).await??;
-    responses.resize(&mut share, bytes.len() as u64);
-    Ok(share.attach(bytes))
+    Ok(share.attach(responses, bytes))
 }

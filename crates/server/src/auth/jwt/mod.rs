@@ -16,7 +16,7 @@ use super::{
     keys::{Key, KeySet, Keys},
     short_digest,
 };
-use crate::error::ConfigError;
+use crate::config::ConfigError;
 
 /// Tolerated difference between the clocks of the issuer and of this machine, in seconds.
 const LEEWAY: u64 = 30;
