@@ -11,7 +11,7 @@ use virtualize::{
 };
 
 #[cfg(feature = "full")]
-pub(crate) use self::many::{Batch, OptionsOfBatch, OptionsOfScan, Scan};
+pub(crate) use self::many::{Batch, OptionsOfBatch, OptionsOfScan, Scan, Serve};
 use crate::{error::Usage, messages::FLAGS};
 
 /// Write virtual Zarr references for HDF5, NetCDF and TIFF files
@@ -67,7 +67,7 @@ pub(crate) enum Command {
     Options(Options),
     /// Serve references and Zarr stores over HTTP
     #[cfg(feature = "full")]
-    Serve(Box<crate::serve::Serve>),
+    Serve(Box<Serve>),
     /// Print a completion script for a shell
     Completions(Completions),
     /// Write the manual pages to a folder
@@ -393,7 +393,7 @@ impl Reading {
     }
 }
 
-/// Arguments of the commands for many files.
+/// Arguments of the commands for many files, and of the service.
 #[cfg(feature = "full")]
 mod many {
     use clap::{Args, ValueHint};
@@ -405,6 +405,7 @@ mod many {
         zarr::ZarrFormat,
     };
     use virtualize_archive::{BatchOptions, FileOptions, LayoutOptions, ScanOptions, Target, list::Input};
+    use virtualize_server::Settings;
 
     use super::{GENERAL, OUTPUT, Verbosity};
     use crate::{error::Usage, messages::FLAGS};
@@ -535,5 +536,17 @@ mod many {
                 ..ScanOptions::default()
             }
         }
+    }
+
+    /// Serves until the process is stopped.
+    #[derive(Args)]
+    pub(crate) struct Serve {
+        #[command(flatten)]
+        pub(crate) settings: Given<Settings>,
+        /// Check that the running service responds; exit with status 1 if not
+        ///
+        /// A health check for containers, with the settings of the service.
+        #[arg(long, help_heading = GENERAL)]
+        pub(crate) check_health: bool,
     }
 }

@@ -9,23 +9,30 @@ use clap::{
 use virtualize::{Code, Error, ErrorClass};
 use virtualize_remedy::{alternatives, similar};
 
-use crate::messages;
+use crate::messages::{self, FLAGS};
 
 /// Why the command exits with a status other than 0.
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// The arguments cannot be parsed, or ask for help.
-    Parse(clap::Error),
+    #[error(transparent)]
+    Parse(#[from] clap::Error),
     /// A file cannot be read or written.
-    Library(Error),
+    #[error("{}", .0.render(FLAGS))]
+    Library(#[from] Error),
     /// A batch or scan failed.
     #[cfg(feature = "full")]
+    #[error("{}", .0.render(FLAGS))]
     Archive(virtualize_archive::Error),
     /// The arguments cannot be carried out.
-    Usage(Usage),
+    #[error("{0} [{code}]", code = Code::Usage)]
+    Usage(#[from] Usage),
     /// The service does not respond.
     #[cfg(feature = "full")]
+    #[error("{0} [{code}]", code = Code::NotReady)]
     NotReady(virtualize_server::ConfigError),
     /// A file of the command's own, such as a log, cannot be written.
+    #[error("{path}: {error} [{code}]", code = Code::OutputFailed)]
     File {
         /// Path of the file, or a URL.
         path: String,
@@ -33,13 +40,16 @@ pub(crate) enum Failure {
         error: io::Error,
     },
     /// The report, which is already printed, contains differences or problems.
+    #[error("found differences or problems")]
     Found,
     /// Standard output cannot be written.
-    Output(io::Error),
+    #[error("standard output: {0} [{code}]", code = Code::OutputFailed)]
+    Output(#[from] io::Error),
 }
 
 /// Reason why arguments cannot be carried out as given.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
 pub(crate) struct Usage(pub(crate) String);
 
 impl Usage {
@@ -55,24 +65,6 @@ impl Usage {
     }
 }
 
-impl From<clap::Error> for Failure {
-    fn from(error: clap::Error) -> Self {
-        Self::Parse(error)
-    }
-}
-
-impl From<Usage> for Failure {
-    fn from(usage: Usage) -> Self {
-        Self::Usage(usage)
-    }
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self::Library(error)
-    }
-}
-
 #[cfg(feature = "full")]
 impl From<virtualize_archive::Error> for Failure {
     fn from(error: virtualize_archive::Error) -> Self {
@@ -83,58 +75,30 @@ impl From<virtualize_archive::Error> for Failure {
     }
 }
 
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Self {
-        Self::Output(error)
-    }
-}
-
 /// Prints the error, if any, and returns the exit status: 0 success, 1 failure, 2 wrong usage. A closed pipe (`| head`) is
 /// not an error.
 pub(crate) fn status(result: Result<(), Failure>) -> u8 {
-    match result {
-        Ok(()) => 0,
-        Err(Failure::Parse(error)) => {
-            // `--help` and `--version` are errors, too, with status 0. A closed pipe is not an error.
+    let Err(failure) = result else { return 0 };
+    let class = match &failure {
+        Failure::Parse(error) => {
+            // `--help` and `--version` are errors, too, with status 0.
             let _ = error.print();
-            u8::try_from(error.exit_code()).unwrap_or(2)
+            return u8::try_from(error.exit_code()).unwrap_or(2);
         }
-        Err(Failure::Library(error)) => match error.class() {
-            ErrorClass::BrokenPipe => 0,
-            ErrorClass::Usage => report(&error, 2),
-            _ => report(&error, 1),
-        },
+        Failure::Found => return 1,
+        Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => return 0,
+        Failure::Library(error) => error.class(),
         #[cfg(feature = "full")]
-        Err(Failure::Archive(error)) => {
-            messages::line(&format!("error: {}", error.render(messages::FLAGS)));
-            if error.class() == ErrorClass::Usage { 2 } else { 1 }
-        }
-        Err(Failure::Usage(Usage(reason))) => {
-            messages::line(&format!("error: {reason} [{}]", Code::Usage));
-            2
-        }
-        #[cfg(feature = "full")]
-        Err(Failure::NotReady(error)) => {
-            messages::line(&format!("error: {error} [{}]", Code::NotReady));
-            1
-        }
-        Err(Failure::File { path, error }) => {
-            messages::line(&format!("error: {path}: {error} [{}]", Code::OutputFailed));
-            1
-        }
-        Err(Failure::Found) => 1,
-        Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => 0,
-        Err(Failure::Output(error)) => {
-            messages::line(&format!("error: standard output: {error} [{}]", Code::OutputFailed));
-            1
-        }
+        Failure::Archive(error) => error.class(),
+        Failure::Usage(_) => ErrorClass::Usage,
+        _ => ErrorClass::File,
+    };
+    match &failure {
+        Failure::Library(_) if class == ErrorClass::BrokenPipe => return 0,
+        Failure::Library(error) => messages::error(error),
+        failure => messages::line(&format!("error: {failure}")),
     }
-}
-
-/// Prints an error and returns its exit status.
-fn report(error: &Error, status: u8) -> u8 {
-    messages::error(error);
-    status
+    if class == ErrorClass::Usage { 2 } else { 1 }
 }
 
 /// Refuses arguments that are not UTF-8, such as names of files in other encodings.

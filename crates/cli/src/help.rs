@@ -1,19 +1,32 @@
-//! The texts around the options: which options `-h` lists, examples, exit status and environment.
+//! The texts around the options: which options `-h` lists, examples, exit status and environment; and what else describes
+//! the command: completion scripts and manual pages.
 
-use std::sync::LazyLock;
+use std::{
+    fs,
+    io::{self, Write},
+    path::Path,
+    sync::LazyLock,
+};
 
-use clap::{Arg, ArgAction, Command, CommandFactory};
+use clap::{Arg, ArgAction, Command, CommandFactory, builder::PossibleValuesParser};
+use clap_complete::Shell;
+use clap_mangen::{
+    Man,
+    roff::{Roff, bold, roman},
+};
+use virtualize::Code;
 
 use crate::{
     arguments::{Arguments, GENERAL},
+    error::Failure,
     terminal,
 };
 
 /// Exit statuses, for `--help` and the manual pages.
-pub(crate) const EXIT_STATUS: &str = "0 success, 1 failure, 2 wrong usage.";
+const EXIT_STATUS: &str = "0 success, 1 failure, 2 wrong usage.";
 
 /// Environment variables, each with its meaning, for the manual pages.
-pub(crate) const ENVIRONMENT: &[(&str, &str)] = &[
+const ENVIRONMENT: &[(&str, &str)] = &[
     ("AWS_*", "Credentials, region and endpoint of S3, as for other clients of AWS."),
     ("GOOGLE_*", "Credentials and endpoint of Google Cloud Storage."),
     ("AZURE_*", "Account, credentials and endpoint of Azure Blob Storage."),
@@ -25,13 +38,13 @@ pub(crate) const ENVIRONMENT: &[(&str, &str)] = &[
 ];
 
 /// What the help of a command shows.
-pub(crate) struct Page {
+struct Page {
     /// Name of the command.
     name: &'static str,
     /// Options that `-h` lists, the most common first.
     common: Vec<&'static str>,
     /// Examples, each with its purpose, the most common first. `-h` prints the first two.
-    pub(crate) examples: Vec<(&'static str, &'static str)>,
+    examples: Vec<(&'static str, &'static str)>,
 }
 
 /// The pages of `help.txt`, that of `virtualize` first. A page is a line `## COMMAND: OPTIONS`, followed by two lines for
@@ -47,11 +60,6 @@ static PAGES: LazyLock<Vec<Page>> = LazyLock::new(|| {
 });
 
 impl Page {
-    /// Returns the page of a command.
-    pub(crate) fn of(command: &Command) -> Option<&'static Self> {
-        PAGES.iter().find(|page| page.name == command.get_name())
-    }
-
     /// Returns the first examples, one per line, each below its purpose.
     fn examples(&self, count: usize) -> String {
         let examples = self.examples.iter().take(count);
@@ -155,4 +163,93 @@ fn in_short_help(argument: Arg, page: &Page) -> Arg {
         None => argument.hide_short_help(true),
         Some(place) => argument.help_heading(None::<&str>).display_order(place).hide_env(true),
     }
+}
+
+/// Readers that the completion of `--readable-by` offers.
+const READERS: [&str; 7] = [
+    "zarr-python",
+    "zarr-python+numcodecs",
+    "zarr-python+imagecodecs",
+    "zarrs",
+    "zarrita",
+    "gdal",
+    "virtualize",
+];
+
+/// Prints the script that completes commands in a shell.
+pub(crate) fn completions(shell: Shell) -> Result<(), Failure> {
+    // Other combinations of readers are valid, too, and unknown codes have an error of their own, so the parser of the
+    // command has no lists.
+    let with_values = |command: Command| {
+        command.mut_args(|argument| match argument.get_id().as_str() {
+            "readable_by" => argument.value_parser(PossibleValuesParser::new(READERS)),
+            "code" => {
+                argument.value_parser(PossibleValuesParser::new(Code::ALL.iter().map(|code| code.as_str())))
+            }
+            _ => argument,
+        })
+    };
+    let mut command = with_values(command(false)).mut_subcommands(with_values);
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut command, "virtualize", &mut script);
+    Ok(io::stdout().lock().write_all(&script)?)
+}
+
+/// Writes a manual page for each command to a folder.
+pub(crate) fn manual(folder: &Path) -> Result<(), Failure> {
+    let failed = |path: &Path, error| Failure::File { path: path.display().to_string(), error };
+    fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
+    let mut command = command(false).disable_help_subcommand(true);
+    command.build();
+    let others = command.get_subcommands().filter(|command| !command.is_hide_set());
+    for command in others.chain([&command]) {
+        let name = command.get_display_name().unwrap_or("virtualize");
+        let path = folder.join(format!("{name}.1"));
+        let mut text = Vec::new();
+        manual_page(command, &mut text)?;
+        fs::write(&path, text).map_err(|error| failed(&path, error))?;
+    }
+    Ok(())
+}
+
+/// Writes the manual page of a command.
+fn manual_page(command: &Command, out: &mut Vec<u8>) -> io::Result<()> {
+    let page = Man::new(command.clone());
+    let name = command.get_display_name().unwrap_or("virtualize");
+    // Without a date, so that builds of one version are equal.
+    let title = format!(".TH {name} 1 \"\" \"virtualize {}\" \"User Commands\"\n", env!("CARGO_PKG_VERSION"));
+    out.extend(title.into_bytes());
+    page.render_name_section(out)?;
+    // That of `clap_mangen` repeats all options.
+    let mut synopsis = Roff::new();
+    synopsis.control("SH", ["SYNOPSIS"]);
+    let usage = command.clone().render_usage().to_string();
+    for (at, line) in usage.trim_start_matches("Usage:").lines().enumerate() {
+        if at > 0 {
+            synopsis.control("br", []);
+        }
+        synopsis.text([bold(line.trim())]);
+    }
+    synopsis.to_writer(out)?;
+    page.render_description_section(out)?;
+    page.render_options_section(out)?;
+    if command.has_subcommands() {
+        page.render_subcommands_section(out)?;
+    }
+    let mut roff = Roff::new();
+    let name = command.get_name();
+    if let Some(page) = PAGES.iter().find(|page| page.name == name) {
+        roff.control("SH", ["EXAMPLES"]);
+        for (purpose, example) in &page.examples {
+            roff.control("PP", []).text([roman(format!("{purpose}:"))]);
+            roff.control("PP", []).control("RS", ["4"]).control("nf", []);
+            roff.text([roman(*example)]).control("fi", []).control("RE", []);
+        }
+    }
+    roff.control("SH", ["EXIT STATUS"]).text([roman(EXIT_STATUS)]);
+    roff.control("SH", ["ENVIRONMENT"]);
+    for (name, meaning) in ENVIRONMENT {
+        roff.control("TP", []).text([bold(*name)]).text([roman(*meaning)]);
+    }
+    roff.to_writer(out)
 }

@@ -3,7 +3,6 @@
 #[cfg(feature = "full")]
 mod archive;
 mod arguments;
-mod completions;
 mod error;
 mod explain;
 mod help;
@@ -12,16 +11,13 @@ mod messages;
 mod options;
 mod reading;
 mod references;
-#[cfg(feature = "full")]
-mod serve;
 mod terminal;
-mod units;
 
 use std::ffi::OsString;
 
 use arguments::{Arguments, Command};
 use clap::FromArgMatches;
-use error::Failure;
+use error::{Failure, Usage};
 use tracing_subscriber::EnvFilter;
 
 pub use inspect::{UnknownArray, describe, describe_arrays};
@@ -39,7 +35,13 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 
 /// Parses the arguments, and checks that they can be combined.
 fn parse(given: &[OsString]) -> Result<Arguments, Failure> {
-    let mut command = help::command(is_short_help(given));
+    // The short help: asked for by `-h`, or because a command has no arguments.
+    let is_short = match given {
+        [] | [_] => true,
+        [_, only] => only != "--help" && only != "help",
+        _ => given.iter().any(|argument| argument == "-h"),
+    };
+    let mut command = help::command(is_short);
     error::check_text(given)?;
     #[cfg(feature = "full")]
     let given = &archive::without_shorthands(given)[..];
@@ -51,15 +53,6 @@ fn parse(given: &[OsString]) -> Result<Arguments, Failure> {
     Ok(arguments)
 }
 
-/// Returns whether the arguments ask for the short help: by `-h`, or because a command has none.
-fn is_short_help(given: &[OsString]) -> bool {
-    match given {
-        [] | [_] => true,
-        [_, only] => only != "--help" && only != "help",
-        _ => given.iter().any(|argument| argument == "-h"),
-    }
-}
-
 /// Starts the log and a runtime, and runs the chosen command.
 fn execute(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(verbose) = verbose(arguments) {
@@ -68,9 +61,9 @@ fn execute(arguments: &Arguments) -> Result<(), Failure> {
     // One file is read on one thread, many files on all threads.
     let mut builder = match &arguments.command {
         #[cfg(feature = "full")]
-        Some(Command::Batch(_) | Command::Scan(_)) => tokio::runtime::Builder::new_multi_thread(),
-        #[cfg(feature = "full")]
-        Some(Command::Serve(_)) => tokio::runtime::Builder::new_multi_thread(),
+        Some(Command::Batch(_) | Command::Scan(_) | Command::Serve(_)) => {
+            tokio::runtime::Builder::new_multi_thread()
+        }
         _ => tokio::runtime::Builder::new_current_thread(),
     };
     builder.enable_all().build()?.block_on(async {
@@ -88,12 +81,25 @@ fn execute(arguments: &Arguments) -> Result<(), Failure> {
             Some(Command::Explain(arguments)) => explain::run(arguments),
             Some(Command::Options(arguments)) => options::run(arguments),
             #[cfg(feature = "full")]
-            Some(Command::Serve(arguments)) => serve::run(arguments).await,
-            Some(Command::Completions(arguments)) => completions::print(arguments.shell),
-            Some(Command::Man(arguments)) => completions::manual(&arguments.folder),
+            Some(Command::Serve(arguments)) => serve(arguments).await,
+            Some(Command::Completions(arguments)) => help::completions(arguments.shell),
+            Some(Command::Man(arguments)) => help::manual(&arguments.folder),
             None => references::write(&arguments.convert).await,
         }
     })
+}
+
+/// Serves, or checks the health of a running service.
+#[cfg(feature = "full")]
+async fn serve(arguments: &arguments::Serve) -> Result<(), Failure> {
+    use virtualize_server::{LogFormat, check_health, serve, start_logging};
+    let settings = &arguments.settings;
+    if arguments.check_health {
+        return check_health(settings).await.map_err(Failure::NotReady);
+    }
+    start_logging(settings.log == Some(LogFormat::Json));
+    let config = settings.check().map_err(Usage::new)?;
+    Ok(serve(config).await.map_err(Usage::new)?)
 }
 
 /// Returns the number of `-v`. Returns `None` for the service, which starts its own log.

@@ -3,20 +3,20 @@
 use std::io::{self, Write};
 
 use clap::{Arg, Args, Command};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use virtualize::options::given::{is_list, is_switch, name};
 
 use crate::{
     arguments::{ConvertOptions, InspectOptions, Options, Reading, TranslateOptions},
     error::Failure,
+    terminal::json,
 };
 
 /// Prints the rare options with their documentation, or all options of all commands as JSON.
 pub(crate) fn run(arguments: &Options) -> Result<(), Failure> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     if arguments.json {
-        serde_json::to_writer_pretty(&mut out, &as_json()).map_err(io::Error::from)?;
-        writeln!(out)?;
+        json(&as_json(), &mut out)?;
     } else {
         writeln!(out, "Rare options, for --option KEY=VALUE and for the TOML file of --config:")?;
         for option in rare() {
@@ -25,9 +25,8 @@ pub(crate) fn run(arguments: &Options) -> Result<(), Failure> {
             for line in help.unwrap_or_default().lines() {
                 writeln!(out, "{}", format!("      {line}").trim_end())?;
             }
-            let values: Vec<_> =
-                option.get_possible_values().iter().map(|one| one.get_name().to_owned()).collect();
-            if !values.is_empty() && !is_switch(&option) {
+            let values = values(&option);
+            if !values.is_empty() {
                 writeln!(out, "      Values: {}", values.join(", "))?;
             }
             if let Some(default) = default(&option) {
@@ -77,7 +76,10 @@ fn as_json() -> Value {
             let group = groups.find(|group| group.get_args().any(|one| one == option.get_id()));
             let mut described = description(option);
             if let Value::Object(members) = &mut described {
-                members.insert("group".to_owned(), json!(group.map(|group| group.get_id().as_str())));
+                members.insert(
+                    "group".to_owned(),
+                    serde_json::json!(group.map(|group| group.get_id().as_str())),
+                );
             }
             described
         });
@@ -91,17 +93,22 @@ fn value(option: &Arg) -> String {
     if is_switch(option) { "=true".to_owned() } else { format!("={}", names.join(" ")) }
 }
 
+/// Returns the values that an option accepts, if they can be listed.
+fn values(option: &Arg) -> Vec<String> {
+    let values = option.get_possible_values().into_iter().filter(|_| !is_switch(option));
+    values.map(|value| value.get_name().to_owned()).collect()
+}
+
 fn default(option: &Arg) -> Option<String> {
     let default = option.get_default_values().first().filter(|_| !is_switch(option))?;
     Some(default.to_string_lossy().into_owned())
 }
 
 fn description(option: &Arg) -> Value {
-    let values: Vec<_> = option.get_possible_values().iter().map(|one| one.get_name().to_owned()).collect();
-    json!({
+    serde_json::json!({
         "name": name(option),
         "value": option.get_value_names().map(|names| names.join(" ")),
-        "values": if is_switch(option) { Vec::new() } else { values },
+        "values": values(option),
         "default": default(option),
         "help": option.get_help().map(ToString::to_string),
         "switch": is_switch(option),

@@ -10,10 +10,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tracing_subscriber::filter::LevelFilter;
 use virtualize::{Stats, StoreOptions};
 
-use crate::{
-    terminal,
-    units::{counted, size},
-};
+use crate::terminal::{self, counted, size};
 
 /// Time after which progress is displayed.
 const PATIENCE: Duration = Duration::from_secs(1);

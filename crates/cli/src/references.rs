@@ -9,6 +9,7 @@ use crate::{
     error::{Failure, Usage},
     messages::{self, printable},
     reading,
+    terminal::json,
 };
 
 /// Runs `virtualize FILE`.
@@ -69,8 +70,7 @@ pub(crate) async fn validate(arguments: &Validate) -> Result<(), Failure> {
     let report = reading::shown(validation, &options.store, false).await?;
     let mut out = io::BufWriter::new(io::stdout().lock());
     if arguments.json {
-        serde_json::to_writer_pretty(&mut out, &report.to_json()).map_err(io::Error::from)?;
-        writeln!(out)?;
+        json(&report.to_json(), &mut out)?;
     } else {
         write!(out, "{report}")?;
     }
@@ -106,20 +106,13 @@ fn check(output: &Output, target: &Target, format: OutputFormat) -> Result<(), U
             Err(Usage::new("--relative does not apply to Icechunk repositories, which store absolute URLs"))
         }
         Some(_) => Ok(()),
-        None if references_of(format).is_none_or(Format::is_several_files) => {
+        None if !matches!(format, OutputFormat::References(format) if !format.is_several_files()) => {
             Err(Usage::new("the format consists of several files: give a folder or prefix with --output"))
         }
         None if output.write.relative => {
             Err(Usage::new("--relative needs an output to be relative to: give --output"))
         }
         None => Ok(()),
-    }
-}
-
-fn references_of(format: OutputFormat) -> Option<Format> {
-    match format {
-        OutputFormat::References(format) => Some(format),
-        OutputFormat::Icechunk => None,
     }
 }
 

@@ -9,23 +9,30 @@ use crate::{
     arguments,
     error::Failure,
     messages::{printable, quoted},
+    terminal::json,
 };
 
 /// The option that retries failed files.
 const ON_FAILURE: &str = "--on-failure";
 /// Stands for a value that is not recorded.
 const SECRET: &str = "...";
-/// Options whose values may be secrets.
-const SECRETS: [&str; 1] = ["--store-option"];
+/// The option whose values may be secrets.
+const STORE_OPTION: &str = "--store-option";
 
 /// Runs `virtualize journal FILE`.
 pub(crate) fn run(arguments: &arguments::Journal) -> Result<(), Failure> {
     let state = JournalState::read(&arguments.path).map_err(Error::from)?;
     let next = Next::of(&state);
     let mut out = io::BufWriter::new(io::stdout().lock());
-    match arguments.json {
-        true => json(&state, &next, &mut out)?,
-        false => text(&state, &next, &mut out)?,
+    if arguments.json {
+        let mut document = serde_json::json!(state);
+        if let Some(document) = document.as_object_mut() {
+            let next = serde_json::json!({ "why": next.why, "command": next.command });
+            document.insert("next".to_owned(), next);
+        }
+        json(&document, &mut out)?;
+    } else {
+        text(&state, &next, &mut out)?;
     }
     Ok(out.flush()?)
 }
@@ -77,15 +84,6 @@ fn repeated(arguments: &[String], retries: bool) -> String {
     kept.into_iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 
-fn json(state: &JournalState, next: &Next, out: &mut impl Write) -> io::Result<()> {
-    let mut document = serde_json::json!(state);
-    if let Some(document) = document.as_object_mut() {
-        document.insert("next".to_owned(), serde_json::json!({ "why": next.why, "command": next.command }));
-    }
-    serde_json::to_writer_pretty(&mut *out, &document)?;
-    writeln!(out)
-}
-
 fn text(state: &JournalState, next: &Next, out: &mut impl Write) -> io::Result<()> {
     let JournalState { runs, files, read, failed, pending, unwritten, .. } = state;
     writeln!(out, "files: {files} listed, {read} read, {failed} failed, {pending} to read")?;
@@ -134,15 +132,13 @@ pub(crate) fn without_secrets(arguments: &[OsString]) -> Vec<String> {
     let mut is_secret = false;
     for argument in arguments {
         let argument = argument.to_string_lossy();
-        let secret = SECRETS.iter().find(|name| {
-            argument.strip_prefix(**name).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
-        });
-        kept.push(match secret {
+        let value = argument.strip_prefix(STORE_OPTION);
+        kept.push(match value {
             _ if is_secret => SECRET.to_owned(),
-            Some(name) if argument.len() > name.len() => format!("{name}={SECRET}"),
+            Some(value) if value.starts_with('=') => format!("{STORE_OPTION}={SECRET}"),
             _ => without_password(&without_token(&argument)),
         });
-        is_secret = !is_secret && secret.is_some_and(|name| argument.len() == name.len());
+        is_secret = !is_secret && value == Some("");
     }
     kept
 }

@@ -1,28 +1,28 @@
 //! Commands for many files: `batch`, `scan` and `journal`.
 
-mod batch;
 mod journal;
 mod progress;
 
 use std::{
     ffi::OsString,
+    fs::File,
     io::{self, Write},
     path::Path,
     sync::Arc,
 };
 
+use tokio_util::sync::CancellationToken;
 use virtualize::{OptionName, SideFile};
-use virtualize_archive::{Along, NamePattern, Proposal, Scan as Found, scan_inputs};
+use virtualize_archive::{Along, NamePattern, Proposal, Scan as Found, Summary, scan_inputs};
 
-pub(crate) use batch::run as batch;
 pub(crate) use journal::run as journal;
 
 use crate::{
-    arguments::{Arguments, Command, Scan},
+    arguments::{self, Arguments, Batch, Command, Scan},
     error::Failure,
     messages::{self, FLAGS, quoted},
+    terminal::json,
 };
-use batch::{log, stopped_by_signals};
 use progress::Progress;
 
 /// Adds the command line as given, without secrets, for the journal of a batch to record.
@@ -75,6 +75,102 @@ pub(crate) fn without_shorthands(given: &[OsString]) -> Vec<OsString> {
     replaced
 }
 
+/// Runs `virtualize batch INPUT…`.
+pub(crate) async fn batch(arguments: &Batch) -> Result<(), Failure> {
+    let target = arguments.target()?;
+    let options = arguments::checked(&arguments.options.source, target.zarr_format())?;
+    let mut batch = arguments.options.batch.batch(arguments.output(), target, options);
+    batch.command.clone_from(&arguments.command);
+    batch.cancel = stopped_by_signals();
+    let progress = Arc::new(Progress::new(arguments.quiet, log(arguments.json_log.as_deref())?));
+    let shown = Arc::clone(&progress);
+    let result = Box::pin(batch.run(move |event| shown.tell(&event))).await;
+    progress.finish();
+    let summary = result?;
+    if !arguments.quiet {
+        report(&summary, arguments, &progress);
+    }
+    // Files that failed: errors, or warnings if the dataset was written without them.
+    let severity = if arguments.options.batch.each { "error" } else { "warning" };
+    for failure in &summary.failures {
+        messages::line(&format!("{severity}: {failure}"));
+    }
+    if summary.failed > 0 && !arguments.quiet {
+        messages::line("hint: to try them again, rerun the same command with --on-failure retry");
+    }
+    if let Some(python) = summary.python.as_deref().filter(|_| arguments.json_log.as_deref() != Some("-")) {
+        writeln!(io::stdout().lock(), "{python}")?;
+    }
+    if summary.failed > 0 && arguments.options.batch.each { Err(Failure::Found) } else { Ok(()) }
+}
+
+/// Opens the log of events, as JSON lines.
+fn log(place: Option<&str>) -> Result<Option<Box<dyn io::Write + Send>>, Failure> {
+    match place {
+        None => Ok(None),
+        Some("-") => Ok(Some(Box::new(io::stdout()))),
+        Some(path) => match File::create(path) {
+            Ok(file) => Ok(Some(Box::new(io::BufWriter::new(file)))),
+            Err(error) => Err(Failure::File { path: path.to_owned(), error }),
+        },
+    }
+}
+
+/// Prints the outcome and possible next steps.
+fn report(summary: &Summary, arguments: &Batch, progress: &Progress) {
+    let Summary { files, read, imported, known, failed, seconds, requests, bytes, .. } = summary;
+    let imported = if *imported > 0 { format!("{imported} imported, ") } else { String::new() };
+    messages::line(&format!(
+        "{files} files: {read} read in {seconds:.1} s ({requests} requests, {bytes} bytes), {imported}{known} known before, {failed} failed"
+    ));
+    for note in summary.notes.iter().filter(|note| !progress.has_note(note)) {
+        messages::line(&format!("note: {note}"));
+    }
+    if let Some(output) = &summary.output {
+        let what = if arguments.options.batch.each { "per-file references are in" } else { "written:" };
+        messages::line(&format!("{what} {output}; journal: {}", summary.journal));
+    }
+    if arguments.options.batch.run.dry_run {
+        messages::line("dry run: nothing was written");
+    }
+    if let Some(shard) = arguments.options.batch.run.shard {
+        messages::line(&format!("shard {shard} is complete: {}", summary.journal));
+    }
+}
+
+/// Returns a token that SIGINT and SIGTERM cancel; a second signal ends the process immediately.
+fn stopped_by_signals() -> CancellationToken {
+    let token = CancellationToken::new();
+    let cancelled = token.clone();
+    tokio::spawn(async move {
+        loop {
+            signal().await;
+            if cancelled.is_cancelled() {
+                std::process::exit(130);
+            }
+            messages::line("stopping; repeat to exit immediately");
+            cancelled.cancel();
+        }
+    });
+    token
+}
+
+#[cfg(unix)]
+async fn signal() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Ok(mut terminate) = signal(SignalKind::terminate()) else { return std::future::pending().await };
+    let Ok(mut interrupt) = signal(SignalKind::interrupt()) else { return std::future::pending().await };
+    let (one, other) = (Box::pin(terminate.recv()), Box::pin(interrupt.recv()));
+    futures::future::select(one, other).await;
+}
+
+#[cfg(not(unix))]
+async fn signal() {
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
 /// Runs `virtualize scan INPUT…`.
 pub(crate) async fn scan(arguments: &Scan) -> Result<(), Failure> {
     let progress = Arc::new(Progress::of_scan(arguments.quiet, log(arguments.json_log.as_deref())?));
@@ -88,21 +184,17 @@ pub(crate) async fn scan(arguments: &Scan) -> Result<(), Failure> {
     }
     let mut out = io::BufWriter::new(io::stdout().lock());
     if arguments.json {
-        json(&found, &mut out)?
+        json(&found.to_json(), &mut out)?
     } else {
         found.table(&mut out, FLAGS)?;
         if let Some(proposal) = &found.proposal {
             let heading = proposal.heading();
-            writeln!(
-                out,
-                "\n{}:\n  {}",
-                if found.failed.is_empty() {
-                    heading
-                } else {
-                    heading.replace("all files", "all readable files")
-                },
-                batch_command(&arguments.command, &found, proposal)
-            )?;
+            let heading = match found.failed.as_slice() {
+                [] => heading,
+                _ => heading.replace("all files", "all readable files"),
+            };
+            let command = batch_command(&arguments.command, &found, proposal);
+            writeln!(out, "\n{heading}:\n  {command}")?;
         }
     }
     out.flush()?;
@@ -145,14 +237,9 @@ fn batch_command(scan: &[String], found: &Found, proposal: &Proposal) -> String 
 fn write(found: &Found, path: &Path) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::File { path: path.display().to_string(), error };
     let mut file = io::BufWriter::new(SideFile::create(path).map_err(virtualize::Error::from)?);
-    json(found, &mut file).map_err(failed)?;
+    json(&found.to_json(), &mut file).map_err(failed)?;
     let file = file.into_inner().map_err(|error| failed(error.into_error()))?;
     Ok(file.finish().map_err(virtualize::Error::from)?)
-}
-
-fn json(found: &Found, out: &mut impl Write) -> io::Result<()> {
-    serde_json::to_writer_pretty(&mut *out, &found.to_json())?;
-    writeln!(out)
 }
 
 #[cfg(test)]

@@ -2,26 +2,25 @@
 
 use std::io::{self, Write};
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 use virtualize::{
-    FillDecision, VirtualStore,
+    VirtualStore,
     describe::{Counts, codec, counts, outcome, scalar},
     segments::{Segment, Segments},
     zarr::{
-        Array, ChunkEntry, ChunkGrid, DataType, ZarrFormat, chunk_indices,
+        Array, ChunkEntry, ChunkGrid, chunk_indices,
         node::join,
         readers::{ChunkFacts, Compatibility, compatibility},
     },
 };
 
 use super::{
-    facts::{Facts, stored_bytes},
+    Facts, stored_bytes,
     tree::{dimensions, shape, value_of},
 };
 use crate::{
     messages::printable,
-    terminal::{pad, wrap},
-    units::{counted, size, tenth, thousands},
+    terminal::{counted, pad, size, tenth, thousands, wrap},
 };
 
 /// Number of chunks whose locations are printed.
@@ -66,11 +65,37 @@ pub(super) fn write(
     let fill = array.fill_value.as_ref().map(|value| scalar(value, &array.data_type));
     details.line("fill value", &fill.map_or("none".to_owned(), |value| whole(&value)))?;
     if let Some(fill) = store.report.arrays.get(path).and_then(|report| report.fill.as_ref()) {
-        details.decision(fill, &array.data_type)?;
+        if let Some(sentinel) = &fill.sentinel {
+            details.line("sentinel", &whole(&scalar(sentinel, &array.data_type)))?;
+        }
+        let sources = fill.sources.iter().map(|source| {
+            let (word, reason) = outcome(&source.outcome);
+            let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+            format!("{}: {}, {word}{reason}", source.origin, source.text)
+        });
+        details.each("declared", sources)?;
+        details.line("policy", fill.policy.0)?;
     }
-    details.each("readers", readers(path, array, format).into_iter())?;
-    details.notes(store, path)?;
-    details.attributes(&array.attributes)
+    let readers = compatibility(path, array, ChunkFacts::of(array), format).into_iter();
+    details.each(
+        "readers",
+        readers.map(|(reader, found)| match found {
+            Compatibility::Yes => format!("{reader}: yes"),
+            Compatibility::Needs(needs) => {
+                let needs: Vec<_> = needs.iter().map(|need| need.name()).collect();
+                format!("{reader}: with {}", needs.join(" and "))
+            }
+            Compatibility::No(because) => format!("{reader}: no ({because})"),
+        }),
+    )?;
+    let absolute = format!("/{path}");
+    let own = store.report.diagnostics.iter().filter(|note| note.path == absolute);
+    details.each("notes", own.map(|note| format!("{}: {} [{}]", note.severity, note.message, note.code)))?;
+    // All attributes in full, one per line.
+    array.attributes.iter().enumerate().try_for_each(|(index, (name, value))| {
+        let line = format!("{} = {}", printable(name), printable(&value.to_string()));
+        details.raw(if index == 0 { "attributes" } else { "" }, &line)
+    })
 }
 
 struct Details<'a, W> {
@@ -162,35 +187,6 @@ impl<W: Write> Details<'_, W> {
         });
         self.each("first chunks", lines)
     }
-
-    /// Prints the sentinel, and the outcome of each declaration in the file.
-    fn decision(&mut self, fill: &FillDecision, data_type: &DataType) -> io::Result<()> {
-        if let Some(sentinel) = &fill.sentinel {
-            self.line("sentinel", &whole(&scalar(sentinel, data_type)))?;
-        }
-        let sources = fill.sources.iter().map(|source| {
-            let (word, reason) = outcome(&source.outcome);
-            let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
-            format!("{}: {}, {word}{reason}", source.origin, source.text)
-        });
-        self.each("declared", sources)?;
-        self.line("policy", fill.policy.0)
-    }
-
-    /// Prints the notes about the array.
-    fn notes(&mut self, store: &VirtualStore, path: &str) -> io::Result<()> {
-        let path = format!("/{path}");
-        let own = store.report.diagnostics.iter().filter(|note| note.path == path);
-        self.each("notes", own.map(|note| format!("{}: {} [{}]", note.severity, note.message, note.code)))
-    }
-
-    /// Prints all attributes in full, one per line.
-    fn attributes(&mut self, attributes: &Map<String, Value>) -> io::Result<()> {
-        attributes.iter().enumerate().try_for_each(|(index, (name, value))| {
-            let line = format!("{} = {}", printable(name), printable(&value.to_string()));
-            self.raw(if index == 0 { "attributes" } else { "" }, &line)
-        })
-    }
 }
 
 /// Returns a value in full.
@@ -242,37 +238,19 @@ fn chunk_map(array: &Array, columns: usize) -> Vec<String> {
         return Vec::new();
     }
     let maps = labels.iter().zip(0..rows).map(|(label, row)| {
-        let chunks: String = (0..*along).map(|at| symbol(array, row * along + at)).collect();
+        let symbol = |at| match array.chunks.get(row * along + at) {
+            Some(ChunkEntry::Reference(_)) => '#',
+            Some(ChunkEntry::Inline(_)) => 'i',
+            None => '.',
+        };
+        let chunks: String = (0..*along).map(symbol).collect();
         if label.is_empty() { chunks } else { format!("{label:<label_columns$} {chunks}") }
     });
     maps.chain(["# in a file, i inline, . missing".to_owned()]).collect()
-}
-
-fn symbol(array: &Array, position: u64) -> char {
-    match array.chunks.get(position) {
-        Some(ChunkEntry::Reference(_)) => '#',
-        Some(ChunkEntry::Inline(_)) => 'i',
-        None => '.',
-    }
 }
 
 /// Returns the indices of the chunk at a position, such as `(0, 2)`.
 fn label(position: u64, grid: &[u64]) -> String {
     let indices = chunk_indices(position, grid).unwrap_or_default();
     if indices.is_empty() { String::new() } else { shape(&indices, usize::MAX) }
-}
-
-/// Returns which readers decode an array, a line each: `zarr-python with imagecodecs`, `zarrs: no (imagecodecs_lzw)`.
-fn readers(path: &str, array: &Array, format: ZarrFormat) -> Vec<String> {
-    let all = compatibility(path, array, ChunkFacts::of(array), format).into_iter().map(|(reader, found)| {
-        match found {
-            Compatibility::Yes => format!("{reader}: yes"),
-            Compatibility::Needs(needs) => format!(
-                "{reader}: with {}",
-                needs.iter().map(|need| need.name()).collect::<Vec<_>>().join(" and ")
-            ),
-            Compatibility::No(because) => format!("{reader}: no ({because})"),
-        }
-    });
-    all.collect()
 }

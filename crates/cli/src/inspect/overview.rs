@@ -12,11 +12,10 @@ use virtualize::{
     zarr::{node::join, readers::ReaderSetup},
 };
 
-use super::{facts::Facts, tree::Tree};
+use super::{Facts, tree::Tree};
 use crate::{
     messages::printable,
-    terminal::{pad, shorten, width, wrap},
-    units::{counted, size, tenth, thousands},
+    terminal::{counted, pad, shorten, size, tenth, thousands, wrap},
 };
 
 /// Number of nodes, and of notes, that are printed unless all are wanted.
@@ -85,8 +84,16 @@ fn summary(store: &VirtualStore, style: Style, out: &mut impl Write) -> io::Resu
     if let Some(crs) = crs(store) {
         line("CRS", &crs)?;
     }
-    for text in readers(store) {
-        line(text.0, &text.1)?;
+    let setup = ReaderSetup::of(&store.hierarchy);
+    let install = setup.install().map_or(String::new(), |install| format!(" after {install}"));
+    match setup.python() {
+        None if install.is_empty() => line("Readers", "xarray and zarr-python, without other packages")?,
+        None => line("Readers", &format!("xarray and zarr-python,{install}"))?,
+        Some(python) => {
+            let and = if install.is_empty() { " after" } else { " and" };
+            line("Readers", &format!("xarray and zarr-python,{install}{and} this Python:"))?;
+            line("", &python)?;
+        }
     }
     match codes(store) {
         codes if codes.is_empty() => Ok(()),
@@ -161,20 +168,6 @@ fn crs(store: &VirtualStore) -> Option<String> {
     Some(printable(definition.split('"').nth(1).map_or(definition, |name| name)))
 }
 
-/// Returns what readers need, as labelled lines.
-fn readers(store: &VirtualStore) -> Vec<(&'static str, String)> {
-    let setup = ReaderSetup::of(&store.hierarchy);
-    let lines = match (setup.install(), setup.python()) {
-        (None, None) => vec!["xarray and zarr-python, without other packages".to_owned()],
-        (Some(install), None) => vec![format!("xarray and zarr-python, after {install}")],
-        (None, Some(python)) => vec!["xarray and zarr-python, after this Python:".to_owned(), python],
-        (Some(install), Some(python)) => {
-            vec![format!("xarray and zarr-python, after {install} and this Python:"), python]
-        }
-    };
-    std::iter::once("Readers").chain(std::iter::repeat("")).zip(lines).collect()
-}
-
 /// Returns the codes of all notes with their numbers, warnings first.
 fn codes(store: &VirtualStore) -> String {
     let mut counts: BTreeMap<(u8, &str), u64> = BTreeMap::new();
@@ -242,8 +235,7 @@ fn section(
         if index == 0 {
             writeln!(out, "\n{title}")?;
         }
-        let indent = width("    ");
-        for (index, line) in wrap(&printable(&paragraph), style.columns - indent).iter().enumerate() {
+        for (index, line) in wrap(&printable(&paragraph), style.columns - "    ".len()).iter().enumerate() {
             writeln!(out, "{}{line}", if index == 0 { "  " } else { "    " })?;
         }
     }

@@ -9,11 +9,10 @@ use virtualize::{
     zarr::{Array, ChunkGrid, Codec, Endian, Group, Node, node::join},
 };
 
-use super::facts::Facts;
+use super::Facts;
 use crate::{
     messages::printable,
-    terminal::{flow, list, pad, pad_left, shorten, width},
-    units::{counted, size, thousands},
+    terminal::{counted, flow, list, pad, pad_left, shorten, size, thousands, width},
 };
 
 /// Columns of the longest text of an attribute or fill value.
@@ -51,8 +50,7 @@ impl<'a, W: Write> Tree<'a, W> {
         let names = longest(root, 0).min(columns * 2 / 5);
         let mut tree = Self { store, out, columns, names, left: limit };
         tree.named_group("", "", "/", root)?;
-        let omitted = tree.group("", root, "")?;
-        Ok(omitted)
+        tree.group("", root, "")
     }
 
     /// Prints the children of a group, whose lines start with `branches`.
@@ -80,7 +78,9 @@ impl<'a, W: Write> Tree<'a, W> {
 
     /// Prints the name of a group with its facts, on one line if they fit.
     fn named_group(&mut self, line: &str, below: &str, name: &str, group: &Group) -> io::Result<()> {
-        let (name, parts) = (self.named(line, name), group_parts(group));
+        let empty = group.children.is_empty().then(|| "empty".to_owned());
+        let parts: Vec<_> = attributes(&group.attributes, &OF_GROUPS).into_iter().chain(empty).collect();
+        let name = self.named(line, name);
         let rest = self.columns.saturating_sub(width(&name) + 2);
         match flow(&parts, rest).as_slice() {
             [] => writeln!(self.out, "{name}"),
@@ -128,10 +128,7 @@ impl<'a, W: Write> Tree<'a, W> {
 
     /// Returns the branches of a group's children. Deep groups keep the innermost only, so that names have room.
     fn kept(&self, branches: &str) -> String {
-        match width(branches) > self.columns / 3 {
-            true => "⋯  ".to_owned(),
-            false => branches.to_owned(),
-        }
+        if width(branches) > self.columns / 3 { "⋯  ".to_owned() } else { branches.to_owned() }
     }
 
     /// Returns the facts about an array, each at most `room` wide.
@@ -148,7 +145,8 @@ impl<'a, W: Write> Tree<'a, W> {
                 parts.extend(codecs(array));
             }
         }
-        parts.push(fill_value(array));
+        let fill = array.fill_value.as_ref().map(|value| value_of(&scalar(value, &array.data_type)));
+        parts.push(fill.map_or("no fill value".to_owned(), |value| format!("fill {value}")));
         let report = self.store.report.arrays.get(path).and_then(|report| report.fill.as_ref());
         let sentinel = report.and_then(|fill| fill.sentinel.as_ref());
         if let Some(sentinel) = sentinel.filter(|sentinel| Some(*sentinel) != array.fill_value.as_ref()) {
@@ -177,11 +175,6 @@ fn nodes(node: &Node) -> usize {
         Node::Array(_) => 1,
         Node::Group(group) => 1 + group.children.values().map(nodes).sum::<usize>(),
     }
-}
-
-fn group_parts(group: &Group) -> Vec<String> {
-    let empty = group.children.is_empty().then(|| "empty".to_owned());
-    attributes(&group.attributes, &OF_GROUPS).into_iter().chain(empty).collect()
 }
 
 /// Returns sizes with their names, `(time: 24, y: 180)`; without names if those do not fit.
@@ -234,11 +227,10 @@ fn codecs(array: &Array) -> Option<String> {
     let endian = array.codecs.iter().any(is_big).then(|| "big-endian".to_owned());
     let others = array.codecs.iter().filter(|codec| !matches!(codec, Codec::Bytes { .. }));
     let names: Vec<_> = endian.into_iter().chain(others.map(short_name)).collect();
-    match names.is_empty() {
-        true if array.chunks.references.is_empty() => None,
-        true => Some("not compressed".to_owned()),
-        false => Some(printable(&names.join(" + "))),
+    if !names.is_empty() {
+        return Some(printable(&names.join(" + ")));
     }
+    (!array.chunks.references.is_empty()).then(|| "not compressed".to_owned())
 }
 
 /// Returns the name of a codec without the prefix that Zarr v3 adds to those of numcodecs.
@@ -249,11 +241,6 @@ fn short_name(codec: &Codec) -> String {
         Some(name.strip_prefix("numcodecs.").unwrap_or(name).to_owned())
     });
     name.unwrap_or_else(|| codec.describe())
-}
-
-fn fill_value(array: &Array) -> String {
-    let value = array.fill_value.as_ref().map(|value| value_of(&scalar(value, &array.data_type)));
-    value.map_or("no fill value".to_owned(), |value| format!("fill {value}"))
 }
 
 /// Returns a value on one line. Numbers are never shortened, and NaN has no quotes.
