@@ -24,7 +24,7 @@ use virtualize_archive::{
 
 use crate::{
     error,
-    options::{FileOptions, exclusive, parse},
+    options::{FileOptions, exclusive, location_of, parse},
     runtime,
 };
 
@@ -106,7 +106,12 @@ pub(crate) fn options() -> Vec<Arg> {
 
 /// Starts a batch. `options` is a JSON object, and so is `workers`, what workers did for it before.
 #[pyfunction]
-pub(crate) fn batch(output: String, options: &str, workers: &str, wants_events: bool) -> PyResult<Run> {
+pub(crate) fn batch(
+    #[pyo3(from_py_with = location_of)] output: String,
+    options: &str,
+    workers: &str,
+    wants_events: bool,
+) -> PyResult<Run> {
     let options: OfBatch = parse(options)?;
     let workers: Arc<Workers> =
         Arc::new(serde_json::from_str(workers).map_err(|error| error::option(error.to_string()))?);
@@ -129,9 +134,9 @@ pub(crate) fn batch(output: String, options: &str, workers: &str, wants_events: 
 /// shards of `size` files each, and the numbers of those that are to be read.
 #[pyfunction]
 pub(crate) fn write_list(
-    output: String,
+    #[pyo3(from_py_with = location_of)] output: String,
     options: &str,
-    list: String,
+    #[pyo3(from_py_with = location_of)] list: String,
     size: Option<u64>,
     wants_events: bool,
 ) -> PyResult<Run> {

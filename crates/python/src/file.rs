@@ -20,7 +20,7 @@ use virtualize::{
 
 use crate::{
     array, error,
-    options::{FileOptions, OpenOptions, parse},
+    options::{FileOptions, OpenOptions, location_of, parse},
     runtime::{self, PythonStore},
 };
 
@@ -45,7 +45,7 @@ pub(crate) struct File {
 #[pyfunction]
 pub(crate) fn open<'py>(
     py: Python<'py>,
-    location: String,
+    #[pyo3(from_py_with = location_of)] location: String,
     options: &str,
     decoded: bool,
     files: Option<Py<PyAny>>,
@@ -145,7 +145,7 @@ impl File {
         &self,
         py: Python<'py>,
         format: &str,
-        target: String,
+        #[pyo3(from_py_with = location_of)] target: String,
         options: &str,
         wait: bool,
     ) -> PyResult<Bound<'py, PyAny>> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
-use pyo3::PyResult;
+use pyo3::{exceptions::PyUnicodeEncodeError, prelude::*};
 use serde::{Deserialize, de::DeserializeOwned};
 use virtualize::{
     ArrayReader, Options,
@@ -19,6 +19,24 @@ use virtualize::{
 };
 
 use crate::{error, runtime::PythonStore};
+
+/// Extracts a path or URL: text, or an object of `os.PathLike`.
+///
+/// # Errors
+/// `OptionError` for a path that is not UTF-8.
+pub(crate) fn location_of(location: &Bound<'_, PyAny>) -> PyResult<String> {
+    let path = location.py().import("os")?.call_method1("fspath", (location,))?;
+    match path.extract::<String>() {
+        Err(error) if error.is_instance_of::<PyUnicodeEncodeError>(path.py()) => {
+            let shown = path.call_method1("encode", ("utf-8", "backslashreplace"))?;
+            let shown = String::from_utf8_lossy(shown.extract()?).into_owned();
+            Err(error::option(format!(
+                "{shown}: its path is not UTF-8, but urls in references are: rename it, or make a symbolic link to it"
+            )))
+        }
+        text => text,
+    }
+}
 
 /// Options of one file: how it is reached, and how it is mapped.
 #[derive(Args, Clone, Debug, Default, Deserialize)]

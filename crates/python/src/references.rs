@@ -13,7 +13,7 @@ use virtualize::{
 
 use crate::{
     error,
-    options::{exclusive, parse},
+    options::{exclusive, location_of, parse},
     runtime,
 };
 
@@ -82,7 +82,7 @@ pub(crate) fn options() -> Vec<Arg> {
 #[pyfunction]
 pub(crate) fn validate<'py>(
     py: Python<'py>,
-    references: String,
+    #[pyo3(from_py_with = location_of)] references: String,
     options: &str,
     wait: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
@@ -104,8 +104,8 @@ pub(crate) fn validate<'py>(
 #[pyfunction]
 pub(crate) fn diff<'py>(
     py: Python<'py>,
-    first: String,
-    second: String,
+    #[pyo3(from_py_with = location_of)] first: String,
+    #[pyo3(from_py_with = location_of)] second: String,
     options: &str,
     wait: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
@@ -122,8 +122,8 @@ pub(crate) fn diff<'py>(
 #[pyfunction]
 pub(crate) fn convert<'py>(
     py: Python<'py>,
-    references: String,
-    output: String,
+    #[pyo3(from_py_with = location_of)] references: String,
+    #[pyo3(from_py_with = location_of)] output: String,
     options: &str,
     wait: bool,
 ) -> PyResult<Bound<'py, PyAny>> {

@@ -1,6 +1,8 @@
 """Options have the names of the command's, are complete, and are refused with one line that names them."""
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -158,3 +160,28 @@ def test_a_configuration_file_has_options(fixtures: Path, tmp_path: Path) -> Non
     config.write_text("inlne = 5\n")
     with pytest.raises(virtualize.OptionError, match='virtualize.toml: inlne: unknown option; did you mean "inline"'):
         virtualize.open(file, config=config)
+
+
+def test_paths_that_are_not_utf8_are_refused(tmp_path: Path) -> None:
+    name = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.h5")
+    shutil.copy("fixtures/hdf5/chunked.h5", name)
+    plain = str(tmp_path / "chunked.h5")
+    shutil.copy("fixtures/hdf5/chunked.h5", plain)
+    store = virtualize.open(plain)
+    calls = [
+        lambda: virtualize.open(name),
+        lambda: virtualize.open(Path(name)),
+        lambda: virtualize.open(plain, relative_to=name),
+        lambda: virtualize.open_dataset(name),
+        lambda: virtualize.batch([name], tmp_path / "out.json", concat_dim="time"),
+        lambda: virtualize.batch([plain], name, concat_dim="time"),
+        lambda: virtualize.scan(name),
+        lambda: virtualize.validate(name),
+        lambda: virtualize.diff(plain, Path(name)),
+        lambda: virtualize.convert(plain, name),
+        lambda: store.to_kerchunk(name),
+        lambda: store.to_icechunk(Path(name)),
+    ]
+    for call in calls:
+        with pytest.raises(virtualize.OptionError, match=r"caf\\+udce9.*UTF-8.*symbolic link"):
+            call()

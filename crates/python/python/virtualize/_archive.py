@@ -1,8 +1,6 @@
 """Runs over many files: ``batch`` and ``scan``."""
 
 import json
-import os.path
-import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,14 +10,12 @@ from typing import Any, Literal, Unpack
 
 from virtualize import _virtualize
 from virtualize._awaitable import Arrivals, as_awaitable
-from virtualize._errors import Error, OptionError
+from virtualize._errors import Error, OptionError, warn
 from virtualize._options import BatchOptions, Location, ScanOptions, to_json
 from virtualize._progress import Listener, OnEvent, events_of, summary_of
 from virtualize._references import Difference
 from virtualize._shards import Distribution, Done, SupportsSubmit
 from virtualize.events import Summary
-
-_PACKAGE = os.path.dirname(__file__)
 
 type Inputs = Location | Iterable[Location]
 """Files, folders, prefixes that end in ``/``, or patterns such as ``"s3://bucket/era5/**/*.nc"``."""
@@ -309,7 +305,7 @@ type _Start = partial[_virtualize.Run]
 
 def _batch(inputs: Inputs | None, output: Location, options: BatchOptions) -> _Start:
     text = to_json(options, inputs=_locations(inputs))
-    return partial(_virtualize.batch, fspath(output), text, "{}")
+    return partial(_virtualize.batch, output, text, "{}")
 
 
 def _scan(inputs: Inputs | None, options: ScanOptions) -> _Start:
@@ -421,12 +417,11 @@ def _difference(path: str, what: str, left: str, right: str) -> Difference:
 def _warn(found: list[dict[str, Any]]) -> None:
     for one in found:
         more = f" and {one['files'] - 1} more" if one["files"] > 1 else ""
-        warning = ArchiveWarning(f"{one['url']}{more}: {one['text']}", one["files"])
-        warnings.warn(warning, skip_file_prefixes=(_PACKAGE,))
+        warn(ArchiveWarning(f"{one['url']}{more}: {one['text']}", one["files"]))
 
 
 def _warn_of_failures(count: int, first: list[str], remedy: str) -> None:
     if count:
         files = "1 file" if count == 1 else f"{count} files"
         text = f"{files} could not be read: {'; '.join(first[:3])}{'; …' if count > 3 else ''}{remedy}"
-        warnings.warn(ArchiveWarning(text, count), skip_file_prefixes=(_PACKAGE,))
+        warn(ArchiveWarning(text, count))

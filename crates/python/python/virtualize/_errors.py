@@ -116,9 +116,20 @@ class VirtualizeWarning(UserWarning):
         return self.diagnostic.code
 
 
+def warn(warning: Warning) -> None:
+    """Emit a warning about the code that called this package."""
+    warnings.warn(warning, skip_file_prefixes=(os.path.dirname(__file__),))
+
+
+def warn_of(file: Any) -> None:
+    """Warn of what the mapping of a file omits or changes."""
+    for diagnostic in file.diagnostics:
+        if diagnostic.severity == "warning":
+            warn(VirtualizeWarning(file.name, diagnostic))
+
+
 def warn_filled(file: Any) -> None:
     """Warn of chunks that read as the fill value because their file is missing or has changed."""
     for path, reason in file.filled():
         message = f"{reason}; the chunk reads as the fill value"
-        diagnostic = Diagnostic("values-unreadable", "warning", f"/{path}", message)
-        warnings.warn(VirtualizeWarning(file.name, diagnostic), skip_file_prefixes=(os.path.dirname(__file__),))
+        warn(VirtualizeWarning(file.name, Diagnostic("values-unreadable", "warning", f"/{path}", message)))

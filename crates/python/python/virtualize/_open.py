@@ -2,7 +2,6 @@
 
 import json
 import os
-import warnings
 from collections.abc import Mapping
 from functools import lru_cache
 from os import PathLike
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack, cast
 
 from virtualize import _virtualize
 from virtualize._awaitable import as_awaitable
-from virtualize._errors import ChangedError, OptionError, VirtualizeWarning
+from virtualize._errors import ChangedError, OptionError, warn_of
 from virtualize._fsspec import FsspecStore
 from virtualize._options import ConnectionOptions, LayoutOptions, OpenOptions, PlanOptions, to_json
 
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from virtualize._foreign import ForeignFiles
     from virtualize._store import VirtualStore
     from xarray import Dataset
-
-_PACKAGE = os.path.dirname(__file__)
 
 type Version = tuple[tuple[str, str | None, int, int | None], ...]
 """Url, entity tag, size in bytes and modification time in milliseconds of each source file."""
@@ -218,9 +215,7 @@ def _made(file: _virtualize.File, opening: Opening) -> "VirtualStore":
     # zarr is imported only now.
     from virtualize._store import VirtualStore
 
-    for diagnostic in file.diagnostics:
-        if diagnostic.severity == "warning":
-            warnings.warn(VirtualizeWarning(file.name, diagnostic), skip_file_prefixes=(_PACKAGE,))
+    warn_of(file)
     return VirtualStore(file, opening)
 
 

@@ -150,9 +150,17 @@ def _translated(options: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _dumps(name: str, value: object) -> str:
     try:
-        return json.dumps(value, default=_plain, allow_nan=False)
+        text = json.dumps(value, default=_plain, allow_nan=False, ensure_ascii=False)
     except (TypeError, ValueError) as error:
         raise OptionError(f"{name}: {error}") from None
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        shown = text.encode("utf-8", "backslashreplace").decode()
+        raise OptionError(
+            f"{name}: {shown} is not UTF-8, but urls in references are: rename the file, or make a symbolic link to it"
+        ) from None
+    return text
 
 
 def _plain(value: object) -> object:

@@ -11,20 +11,6 @@ from virtualize.events import Event
 type OnEvent = Callable[[Event], object]
 """A function that is called with each event of a run."""
 
-_KINDS: dict[str, type[Event]] = {
-    "listed": events.Listed,
-    "started": events.Started,
-    "read": events.Read,
-    "retried": events.Retried,
-    "failed": events.Failed,
-    "imported": events.Imported,
-    "skipped": events.Skipped,
-    "sets": events.Sets,
-    "note": events.Note,
-    "combining": events.Combining,
-    "writing": events.Writing,
-}
-
 
 def events_of(text: str) -> list[Event]:
     """Return events of the log as objects."""
@@ -34,10 +20,11 @@ def events_of(text: str) -> list[Event]:
 def _event_of(members: dict[str, Any]) -> Event:
     name = members.pop("event")
     if name == "done":
-        return events.Done(time=members["time"], summary=summary_of(members["summary"]))
+        members["summary"] = summary_of(members["summary"])
     if name == "failed":
         members["class_"] = members.pop("class")
-    return _KINDS[name](**members)
+    event: Event = getattr(events, name.capitalize())(**members)
+    return event
 
 
 def summary_of(members: dict[str, Any]) -> events.Summary:

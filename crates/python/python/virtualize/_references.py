@@ -1,18 +1,13 @@
 """Existing references: ``validate``, ``diff`` and ``convert``."""
 
 import json
-import os.path
-import warnings
 from dataclasses import dataclass, field
-from os import fspath
 from typing import Any, Unpack
 
 from virtualize import _virtualize
 from virtualize._awaitable import as_awaitable
-from virtualize._errors import Diagnostic, VirtualizeWarning
+from virtualize._errors import Diagnostic, VirtualizeWarning, warn
 from virtualize._options import ConvertOptions, DiffOptions, Location, ValidateOptions, to_json
-
-_PACKAGE = os.path.dirname(__file__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +120,12 @@ def validate(references: Location, **options: Unpack[ValidateOptions]) -> Valida
     >>> virtualize.validate(target, full=True).valid
     True
     """
-    return _report(_virtualize.validate(fspath(references), _of_validate(options), True))
+    return _report(_virtualize.validate(references, to_json(options), True))
 
 
 async def validate_async(references: Location, **options: Unpack[ValidateOptions]) -> ValidationReport:
     """Check references against their source files, as ``validate`` does."""
-    return _report(await as_awaitable(_virtualize.validate(fspath(references), _of_validate(options), False)))
+    return _report(await as_awaitable(_virtualize.validate(references, to_json(options), False)))
 
 
 def diff(first: Location, second: Location, **options: Unpack[DiffOptions]) -> list[Difference]:
@@ -155,12 +150,12 @@ def diff(first: Location, second: Location, **options: Unpack[DiffOptions]) -> l
     >>> virtualize.diff("fixtures/hdf5/chunked.h5", "fixtures/hdf5/chunked.h5")
     []
     """
-    return _differences(_virtualize.diff(fspath(first), fspath(second), _of_diff(options), True))
+    return _differences(_virtualize.diff(first, second, to_json(options), True))
 
 
 async def diff_async(first: Location, second: Location, **options: Unpack[DiffOptions]) -> list[Difference]:
     """Compare two reference sets or files, as ``diff`` does."""
-    found = _virtualize.diff(fspath(first), fspath(second), _of_diff(options), False)
+    found = _virtualize.diff(first, second, to_json(options), False)
     return _differences(await as_awaitable(found))
 
 
@@ -194,25 +189,13 @@ def convert(references: Location, output: Location, **options: Unpack[ConvertOpt
     >>> virtualize.open("fixtures/hdf5/chunked.h5").to_kerchunk(f"{folder}/refs.json")
     >>> virtualize.convert(f"{folder}/refs.json", f"{folder}/refs.parquet")
     """
-    return _converted(_virtualize.convert(fspath(references), fspath(output), _of_convert(options), True))
+    return _converted(_virtualize.convert(references, output, to_json(options), True))
 
 
 async def convert_async(references: Location, output: Location, **options: Unpack[ConvertOptions]) -> str | None:
     """Rewrite existing references in another format, as ``convert`` does."""
-    found = _virtualize.convert(fspath(references), fspath(output), _of_convert(options), False)
+    found = _virtualize.convert(references, output, to_json(options), False)
     return _converted(await as_awaitable(found))
-
-
-def _of_validate(options: ValidateOptions) -> str:
-    return to_json(options)
-
-
-def _of_diff(options: DiffOptions) -> str:
-    return to_json(options)
-
-
-def _of_convert(options: ConvertOptions) -> str:
-    return to_json(options)
 
 
 def _report(text: str) -> ValidationReport:
@@ -242,4 +225,4 @@ def _converted(text: str) -> str | None:
 def _warn(found: list[dict[str, Any]]) -> None:
     for one in found:
         diagnostic = Diagnostic(one["code"], "warning", one["path"], one["message"], one["remedy"])
-        warnings.warn(VirtualizeWarning(one["name"], diagnostic), skip_file_prefixes=(_PACKAGE,))
+        warn(VirtualizeWarning(one["name"], diagnostic))

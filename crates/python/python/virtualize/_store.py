@@ -207,11 +207,11 @@ class VirtualStore(Store):
         **options
             ``rewrite_url``, ``relative``.
         """
-        self._file.write("zarr3-json", os.fspath(target), to_json(options), True)
+        self._file.write("zarr3-json", target, to_json(options), True)
 
     async def to_zarr3_async(self, target: str | os.PathLike[str], **options: Unpack[WriteOptions]) -> None:
         """Write Zarr v3 references as ``to_zarr3`` does, without blocking the event loop."""
-        written = self._file.write("zarr3-json", os.fspath(target), to_json(options), False)
+        written = self._file.write("zarr3-json", target, to_json(options), False)
         await as_awaitable(written)
 
     def to_icechunk(self, repository: str | os.PathLike[str], **options: Unpack[IcechunkOptions]) -> str:
@@ -229,13 +229,13 @@ class VirtualStore(Store):
         str
             Id of the snapshot.
         """
-        return self._file.write("icechunk", os.fspath(repository), to_json(options), True) or ""
+        return self._file.write("icechunk", repository, to_json(options), True) or ""
 
     async def to_icechunk_async(
         self, repository: str | os.PathLike[str], **options: Unpack[IcechunkOptions]
     ) -> str:
         """Commit to an Icechunk repository as ``to_icechunk`` does, without blocking the event loop."""
-        snapshot = self._file.write("icechunk", os.fspath(repository), to_json(options), False)
+        snapshot = self._file.write("icechunk", repository, to_json(options), False)
         return await as_awaitable(snapshot) or ""
 
     # ---- reading, for zarr

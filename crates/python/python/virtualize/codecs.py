@@ -145,204 +145,44 @@ def _most_bytes(chunk_spec: ArraySpec) -> int:
     return 2 * int(np.prod(chunk_spec.shape, dtype=object)) * int(item_size) + _SLACK
 
 
-class Bitshuffle(PackageCodec, codec_name="virtualize.bitshuffle"):
-    """HDF5 filter 32008: bits in planes, without compression or with LZ4 or Zstandard."""
-
-
-class Szip(PackageCodec, codec_name="virtualize.szip"):
-    """HDF5 filter 4: extended Rice codes of CCSDS 121.0-B."""
-
-
-class Lzf(PackageCodec, codec_name="virtualize.lzf"):
-    """HDF5 filter 32000: LZF without a header."""
-
-
-class Nbit(PackageCodec, codec_name="virtualize.nbit"):
-    """HDF5 filter 5: the significant bits of each number."""
-
-
-class ScaleOffset(PackageCodec, codec_name="virtualize.scaleoffset"):
-    """HDF5 filter 6: differences to the minimum of a chunk."""
-
-
-class Lz4(PackageCodec, codec_name="virtualize.lz4"):
-    """HDF5 filter 32004: blocks of LZ4."""
-
-
-class Blosc2(PackageCodec, codec_name="virtualize.blosc2"):
-    """HDF5 filter 32026: frames of Blosc 2, with and without the n-dimensional layer."""
-
-
-class JpegLs(PackageCodec, codec_name="virtualize.jpegls"):
-    """HDF5 filter 32018: JPEG-LS, as FCIDECOMP writes it."""
-
-
-class Sz(PackageCodec, codec_name="virtualize.sz"):
-    """HDF5 filter 32017: SZ of version 2.1."""
-
-
-class Sz3(PackageCodec, codec_name="virtualize.sz3"):
-    """HDF5 filter 32024: SZ3 of version 3.1."""
-
-
-class Sperr(PackageCodec, codec_name="virtualize.sperr"):
-    """HDF5 filter 32028: SPERR."""
-
-
-class Zfp(PackageCodec, codec_name="virtualize.zfp"):
-    """HDF5 filter 32013: ZFP streams without their header."""
-
-
-class Lzo(PackageCodec, codec_name="virtualize.lzo"):
-    """HDF5 filter 305: LZO1X streams, as PyTables writes them."""
-
-
-class Shuffle(PackageCodec, codec_name="virtualize.shuffle"):
-    """HDF5 filter 2 on chunks that are not a whole number of elements."""
-
-
-class Optional(PackageCodec, codec_name="virtualize.optional"):
-    """HDF5 filters that chunks of a certain length skipped."""
-
-
-class Integers(PackageCodec, codec_name="virtualize.integers"):
-    """Integers with unused bits, as HDF5's datatypes and filter 5 have them."""
-
-
-class Lerc(PackageCodec, codec_name="virtualize.lerc"):
-    """TIFF compression 34887: LERC with masks."""
-
-
-class Lzw(PackageCodec, codec_name="virtualize.lzw"):
-    """TIFF compression 5."""
-
-
-class PackBits(PackageCodec, codec_name="virtualize.packbits"):
-    """TIFF compression 32773."""
-
-
-class Delta(PackageCodec, codec_name="virtualize.delta"):
-    """TIFF predictor 2: differences to the previous sample."""
-
-
-class FloatPred(PackageCodec, codec_name="virtualize.floatpred"):
-    """TIFF predictor 3: bytes of floats in planes."""
-
-
-class PackInts(PackageCodec, codec_name="virtualize.packints"):
-    """TIFF samples of 1 to 31 bits."""
-
-
-class ComplexInts(PackageCodec, codec_name="virtualize.complexints"):
-    """TIFF complex integers, which become complex numbers."""
-
-
-class BitOrder(PackageCodec, codec_name="virtualize.bitorder"):
-    """TIFF FillOrder 2: reversed bits of each byte."""
-
-
-class Tiff(PackageCodec, codec_name="virtualize.tiff"):
-    """TIFF compressions 32766 and 34676, and subsampled YCbCr."""
-
-
-class BitshuffleFilter(PackageFilter, codec_name="virtualize.bitshuffle"):
-    """HDF5 filter 32008: bits in planes, without compression or with LZ4 or Zstandard."""
-
-
-class SzipFilter(PackageFilter, codec_name="virtualize.szip"):
-    """HDF5 filter 4: extended Rice codes of CCSDS 121.0-B."""
-
-
-class LzfFilter(PackageFilter, codec_name="virtualize.lzf"):
-    """HDF5 filter 32000: LZF without a header."""
-
-
-class NbitFilter(PackageFilter, codec_name="virtualize.nbit"):
-    """HDF5 filter 5: the significant bits of each number."""
-
-
-class ScaleOffsetFilter(PackageFilter, codec_name="virtualize.scaleoffset"):
-    """HDF5 filter 6: differences to the minimum of a chunk."""
-
-
-class Lz4Filter(PackageFilter, codec_name="virtualize.lz4"):
-    """HDF5 filter 32004: blocks of LZ4."""
-
-
-class Blosc2Filter(PackageFilter, codec_name="virtualize.blosc2"):
-    """HDF5 filter 32026: frames of Blosc 2, with and without the n-dimensional layer."""
-
-
-class JpegLsFilter(PackageFilter, codec_name="virtualize.jpegls"):
-    """HDF5 filter 32018: JPEG-LS, as FCIDECOMP writes it."""
-
-
-class SzFilter(PackageFilter, codec_name="virtualize.sz"):
-    """HDF5 filter 32017: SZ of version 2.1."""
-
-
-class Sz3Filter(PackageFilter, codec_name="virtualize.sz3"):
-    """HDF5 filter 32024: SZ3 of version 3.1."""
-
-
-class SperrFilter(PackageFilter, codec_name="virtualize.sperr"):
-    """HDF5 filter 32028: SPERR."""
-
-
-class ZfpFilter(PackageFilter, codec_name="virtualize.zfp"):
-    """HDF5 filter 32013: ZFP streams without their header."""
-
-
-class LzoFilter(PackageFilter, codec_name="virtualize.lzo"):
-    """HDF5 filter 305: LZO1X streams, as PyTables writes them."""
-
-
-class ShuffleFilter(PackageFilter, codec_name="virtualize.shuffle"):
-    """HDF5 filter 2 on chunks that are not a whole number of elements."""
-
-
-class OptionalFilter(PackageFilter, codec_name="virtualize.optional"):
-    """HDF5 filters that chunks of a certain length skipped."""
-
-
-class IntegersFilter(PackageFilter, codec_name="virtualize.integers"):
-    """Integers with unused bits, as HDF5's datatypes and filter 5 have them."""
-
-
-class LercFilter(PackageFilter, codec_name="virtualize.lerc"):
-    """TIFF compression 34887: LERC with masks."""
-
-
-class LzwFilter(PackageFilter, codec_name="virtualize.lzw"):
-    """TIFF compression 5."""
-
-
-class PackBitsFilter(PackageFilter, codec_name="virtualize.packbits"):
-    """TIFF compression 32773."""
-
-
-class DeltaFilter(PackageFilter, codec_name="virtualize.delta"):
-    """TIFF predictor 2: differences to the previous sample."""
-
-
-class FloatPredFilter(PackageFilter, codec_name="virtualize.floatpred"):
-    """TIFF predictor 3: bytes of floats in planes."""
-
-
-class PackIntsFilter(PackageFilter, codec_name="virtualize.packints"):
-    """TIFF samples of 1 to 31 bits."""
-
-
-class ComplexIntsFilter(PackageFilter, codec_name="virtualize.complexints"):
-    """TIFF complex integers, which become complex numbers."""
-
-
-class BitOrderFilter(PackageFilter, codec_name="virtualize.bitorder"):
-    """TIFF FillOrder 2: reversed bits of each byte."""
-
-
-class TiffFilter(PackageFilter, codec_name="virtualize.tiff"):
-    """TIFF compressions 32766 and 34676, and subsampled YCbCr."""
+_CODECS = {
+    "Bitshuffle": "HDF5 filter 32008: bits in planes, without compression or with LZ4 or Zstandard.",
+    "Szip": "HDF5 filter 4: extended Rice codes of CCSDS 121.0-B.",
+    "Lzf": "HDF5 filter 32000: LZF without a header.",
+    "Nbit": "HDF5 filter 5: the significant bits of each number.",
+    "ScaleOffset": "HDF5 filter 6: differences to the minimum of a chunk.",
+    "Lz4": "HDF5 filter 32004: blocks of LZ4.",
+    "Blosc2": "HDF5 filter 32026: frames of Blosc 2, with and without the n-dimensional layer.",
+    "JpegLs": "HDF5 filter 32018: JPEG-LS, as FCIDECOMP writes it.",
+    "Sz": "HDF5 filter 32017: SZ of version 2.1.",
+    "Sz3": "HDF5 filter 32024: SZ3 of version 3.1.",
+    "Sperr": "HDF5 filter 32028: SPERR.",
+    "Zfp": "HDF5 filter 32013: ZFP streams without their header.",
+    "Lzo": "HDF5 filter 305: LZO1X streams, as PyTables writes them.",
+    "Shuffle": "HDF5 filter 2 on chunks that are not a whole number of elements.",
+    "Optional": "HDF5 filters that chunks of a certain length skipped.",
+    "Integers": "Integers with unused bits, as HDF5's datatypes and filter 5 have them.",
+    "Lerc": "TIFF compression 34887: LERC with masks.",
+    "Lzw": "TIFF compression 5.",
+    "PackBits": "TIFF compression 32773.",
+    "Delta": "TIFF predictor 2: differences to the previous sample.",
+    "FloatPred": "TIFF predictor 3: bytes of floats in planes.",
+    "PackInts": "TIFF samples of 1 to 31 bits.",
+    "ComplexInts": "TIFF complex integers, which become complex numbers.",
+    "BitOrder": "TIFF FillOrder 2: reversed bits of each byte.",
+    "Tiff": "TIFF compressions 32766 and 34676, and subsampled YCbCr.",
+}
+"""Classes of Zarr v3, whose twins of Zarr v2 end in ``Filter``, and what they decode. The names of the codecs are theirs in lower case."""
+
+for _name, _text in _CODECS.items():
+    for _base, _suffix in ((PackageCodec, ""), (PackageFilter, "Filter")):
+        _members = {"__doc__": _text, "__module__": __name__}
+        _new: Any = type(_base)
+        globals()[_name + _suffix] = _new(_name + _suffix, (_base,), _members, codec_name=f"virtualize.{_name.lower()}")
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> type[Any]: ...
 
 
 class Clash(NamedTuple):

@@ -12,8 +12,6 @@ Examples
 
 import json
 import math
-import os
-import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Unpack, cast
@@ -27,14 +25,12 @@ from zarr.codecs import BytesCodec
 from zarr.core.metadata.v3 import ArrayV3Metadata
 
 from virtualize import _virtualize
-from virtualize._errors import Diagnostic, OptionError, RefusedError, VirtualizeWarning
+from virtualize._errors import Diagnostic, OptionError, RefusedError, VirtualizeWarning, warn, warn_of
 from virtualize._foreign import ForeignFiles
 from virtualize._manifest import Manifest, manifest_of
 from virtualize._options import OpenOptions, to_json
 
 __all__ = ["Parser"]
-
-_PACKAGE = os.path.dirname(__file__)
 
 
 class Parser:
@@ -77,9 +73,7 @@ class Parser:
             Maps the urls of this file, and of files that it refers to, to stores.
         """
         file = _virtualize.open(url, self._options, False, ForeignFiles(registry), True)
-        for diagnostic in file.diagnostics:
-            if diagnostic.severity == "warning":
-                warnings.warn(VirtualizeWarning(file.name, diagnostic), skip_file_prefixes=(_PACKAGE,))
+        warn_of(file)
         documents = {key[: -len("/zarr.json")]: json.loads(text) for key, text in file.documents().items()}
         if documents.get(self._group, {}).get("node_type") != "group":
             raise OptionError(f"{file.name}: no group {self._group!r}")
@@ -123,7 +117,8 @@ class _Members:
         if names := [name for codec in metadata.codecs if (name := _name_of_only_v3(codec))]:
             message = f"VirtualiZarr writes {', '.join(names)} wrongly to kerchunk references of Zarr format 2"
             remedy = "write with to_icechunk or to_kerchunk(zarr_format=3)"
-            self._warn(Diagnostic("virtualizarr-kerchunk", "warning", f"/{path}", message, remedy))
+            diagnostic = Diagnostic("virtualizarr-kerchunk", "warning", f"/{path}", message, remedy)
+            warn(VirtualizeWarning(self._file.name, diagnostic))
         return array
 
     def _leave_out(self, path: str, error: Exception) -> None:
@@ -134,10 +129,7 @@ class _Members:
             refused = RefusedError(f"{self._file.name}: {diagnostic}")
             refused.diagnostics = [diagnostic]
             raise refused
-        self._warn(diagnostic)
-
-    def _warn(self, diagnostic: Diagnostic) -> None:
-        warnings.warn(VirtualizeWarning(self._file.name, diagnostic), skip_file_prefixes=(_PACKAGE,))
+        warn(VirtualizeWarning(self._file.name, diagnostic))
 
 
 def _name_of_only_v3(codec: Any) -> str | None:
