@@ -365,10 +365,10 @@ impl Validate {
 }
 
 /// How references are read.
-#[derive(Args, Clone, Default, Deserialize)]
+#[derive(Args, Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 #[command(next_help_heading = "Reference options")]
-pub(crate) struct Reading {
+pub struct Reading {
     /// Folder or prefix to resolve relative URLs against [default: that of the references]
     #[arg(long, value_name = "FOLDER")]
     relative_to: Option<String>,
@@ -382,7 +382,7 @@ pub(crate) struct Reading {
 
 impl Reading {
     /// Returns the library's options.
-    pub(crate) fn options(&self) -> ReadOptions {
+    pub fn options(&self) -> ReadOptions {
         let defaults = ReadOptions::default();
         ReadOptions {
             store: self.store.options(),

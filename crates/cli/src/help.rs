@@ -99,9 +99,14 @@ fn with_texts(command: Command, page: &Page, is_short: bool) -> Command {
     if is_short {
         let name = if page.name == "virtualize" { String::new() } else { format!(" {}", page.name) };
         let more = format!("\nAll options: virtualize{name} --help");
-        return command
-            .after_help(format!("Examples:\n{}{more}", page.examples(2)))
-            .mut_args(|argument| in_short_help(argument, page));
+        return command.after_help(format!("Examples:\n{}{more}", page.examples(2))).mut_args(|argument| {
+            match page.common.iter().position(|name| argument.get_id() == name) {
+                _ if argument.is_positional() => argument,
+                // A common option leaves its group; the others are hidden.
+                Some(place) => argument.help_heading(None::<&str>).display_order(place).hide_env(true),
+                None => argument.hide_short_help(true),
+            }
+        });
     }
     let about = command.get_long_about().map(ToString::to_string).unwrap_or_default();
     let more = about.split_once("\n\n").map(|(_, more)| format!("\n{}\n", wrapped(more))).unwrap_or_default();
@@ -140,29 +145,16 @@ fn compact(argument: Arg) -> Arg {
         for value in &values {
             if let Some(meaning) = value.get_help() {
                 let stop = if text.ends_with('.') { "" } else { "." };
-                text += &format!("{stop} {}: {}", value.get_name(), uncapitalized(&meaning.to_string()));
+                let meaning = meaning.to_string();
+                let mut letters = meaning.chars();
+                let first: String = letters.next().into_iter().flat_map(char::to_lowercase).collect();
+                text += &format!("{stop} {}: {first}{}", value.get_name(), letters.as_str());
             }
         }
         text += &format!(" [values: {}]", names.join(", "));
     }
     let argument = argument.help(text).long_help(None::<&str>);
     if takes_value { argument.hide_possible_values(true) } else { argument }
-}
-
-fn uncapitalized(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().into_iter().flat_map(char::to_lowercase).chain(letters).collect()
-}
-
-/// Hides an option from `-h` unless it is a common one, which leaves its group.
-fn in_short_help(argument: Arg, page: &Page) -> Arg {
-    if argument.is_positional() {
-        return argument;
-    }
-    match page.common.iter().position(|name| argument.get_id() == name) {
-        None => argument.hide_short_help(true),
-        Some(place) => argument.help_heading(None::<&str>).display_order(place).hide_env(true),
-    }
 }
 
 /// Readers that the completion of `--readable-by` offers.

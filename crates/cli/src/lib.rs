@@ -20,6 +20,7 @@ use clap::FromArgMatches;
 use error::{Failure, Usage};
 use tracing_subscriber::EnvFilter;
 
+pub use arguments::Reading;
 pub use inspect::{UnknownArray, describe, describe_arrays};
 
 /// Runs the command with its arguments, the name of the program first, and returns the exit status: 0 success, 1
@@ -49,14 +50,36 @@ fn parse(given: &[OsString]) -> Result<Arguments, Failure> {
     let matches = command.try_get_matches_from_mut(given).map_err(error::explain)?;
     let arguments = Arguments::from_arg_matches(&matches)?;
     #[cfg(feature = "full")]
-    let arguments = archive::with_command_line(arguments, given);
+    let arguments = {
+        // For the journal to record.
+        let (mut arguments, line) = (arguments, archive::without_secrets(given));
+        match &mut arguments.command {
+            Some(Command::Batch(batch)) => batch.command = line,
+            Some(Command::Scan(scan)) => scan.command = line,
+            _ => {}
+        }
+        arguments
+    };
     Ok(arguments)
 }
 
 /// Starts the log and a runtime, and runs the chosen command.
 fn execute(arguments: &Arguments) -> Result<(), Failure> {
-    if let Some(verbose) = verbose(arguments) {
-        start_log(verbose);
+    let requested = std::env::var("RUST_LOG").ok().filter(|filter| !filter.is_empty());
+    let filter = match (requested, verbose(arguments)) {
+        // The service starts its own log.
+        (_, None) | (None, Some(0)) => None,
+        (Some(filter), _) => Some(EnvFilter::builder().parse_lossy(filter)),
+        (None, Some(1)) => Some(EnvFilter::new("info")),
+        (None, Some(2)) => {
+            Some(EnvFilter::new("info,virtualize=debug,virtualize_store=debug,object_store=debug"))
+        }
+        (None, Some(_)) => Some(EnvFilter::new("trace")),
+    };
+    if let Some(filter) = filter {
+        // Fails if the program that contains the command has a log already.
+        let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+        let _ = log.with_ansi(messages::are_coloured()).try_init();
     }
     // One file is read on one thread, many files on all threads.
     let mut builder = match &arguments.command {
@@ -120,18 +143,4 @@ fn verbose(arguments: &Arguments) -> Option<u8> {
         Some(Command::Serve(_)) => return None,
         None => arguments.convert.verbosity.verbose,
     })
-}
-
-/// Starts logging to standard error if requested: by `RUST_LOG`, otherwise by the number of `-v`.
-fn start_log(verbose: u8) {
-    let filter = match (std::env::var("RUST_LOG"), verbose) {
-        (Ok(filter), _) if !filter.is_empty() => EnvFilter::builder().parse_lossy(filter),
-        (_, 0) => return,
-        (_, 1) => EnvFilter::new("info"),
-        (_, 2) => EnvFilter::new("info,virtualize=debug,virtualize_store=debug,object_store=debug"),
-        _ => EnvFilter::new("trace"),
-    };
-    // Fails if the program that contains the command has a log already.
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    let _ = log.with_ansi(messages::are_coloured()).try_init();
 }

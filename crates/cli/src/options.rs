@@ -16,7 +16,17 @@ use crate::{
 pub(crate) fn run(arguments: &Options) -> Result<(), Failure> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     if arguments.json {
-        json(&as_json(), &mut out)?;
+        let mut all = Map::new();
+        for command in commands() {
+            let options = command.get_arguments().filter(|option| !option.is_positional());
+            let described = options.map(|option| {
+                let mut groups = command.get_groups();
+                let group = groups.find(|group| group.get_args().any(|one| one == option.get_id()));
+                description(option, group.map(|group| group.get_id().as_str()))
+            });
+            all.insert(command.get_name().to_owned(), described.collect());
+        }
+        json(&all, &mut out)?;
     } else {
         writeln!(out, "Rare options, for --option KEY=VALUE and for the TOML file of --config:")?;
         for option in rare() {
@@ -66,28 +76,6 @@ pub(crate) fn rare() -> Vec<Arg> {
     all
 }
 
-/// Describes the options of all commands, each with the group in which it is declared.
-fn as_json() -> Value {
-    let commands = commands();
-    let commands = commands.iter().map(|command| {
-        let options = command.get_arguments().filter(|option| !option.is_positional());
-        let described = options.map(|option| {
-            let mut groups = command.get_groups();
-            let group = groups.find(|group| group.get_args().any(|one| one == option.get_id()));
-            let mut described = description(option);
-            if let Value::Object(members) = &mut described {
-                members.insert(
-                    "group".to_owned(),
-                    serde_json::json!(group.map(|group| group.get_id().as_str())),
-                );
-            }
-            described
-        });
-        (command.get_name().to_owned(), described.collect())
-    });
-    Value::Object(commands.collect::<Map<_, _>>())
-}
-
 fn value(option: &Arg) -> String {
     let names = option.get_value_names().unwrap_or_default();
     if is_switch(option) { "=true".to_owned() } else { format!("={}", names.join(" ")) }
@@ -104,7 +92,8 @@ fn default(option: &Arg) -> Option<String> {
     Some(default.to_string_lossy().into_owned())
 }
 
-fn description(option: &Arg) -> Value {
+/// Describes an option, which is declared in a group.
+fn description(option: &Arg, group: Option<&str>) -> Value {
     serde_json::json!({
         "name": name(option),
         "value": option.get_value_names().map(|names| names.join(" ")),
@@ -114,5 +103,6 @@ fn description(option: &Arg) -> Value {
         "switch": is_switch(option),
         "list": is_list(option),
         "rare": option.is_hide_set(),
+        "group": group,
     })
 }

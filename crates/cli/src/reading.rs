@@ -1,7 +1,7 @@
 //! Progress of reading a remote file, on a terminal.
 
 use std::{
-    sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},
+    sync::mpsc::{self, RecvTimeoutError, Sender},
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -34,9 +34,25 @@ struct Display {
 
 impl Display {
     fn start(store: &StoreOptions) -> Self {
-        let (end, ended) = mpsc::channel();
+        let (end, ended) = mpsc::channel::<()>();
         let traffic = store.traffic.clone();
-        let thread = thread::Builder::new().spawn(move || draw(&ended, || traffic.stats()));
+        let draw = move || {
+            let style = ProgressStyle::with_template("{spinner} {wide_msg}");
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr())
+                .with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+            let mut wait = PATIENCE;
+            // Until the other end of the channel is dropped.
+            while ended.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
+                wait = BETWEEN;
+                let stats = traffic.stats();
+                if stats.levels > 0 {
+                    bar.set_message(line(&stats));
+                    bar.tick();
+                }
+            }
+            bar.finish_and_clear();
+        };
+        let thread = thread::Builder::new().spawn(draw);
         Self { end: Some(end), thread: thread.ok() }
     }
 }
@@ -48,24 +64,6 @@ impl Drop for Display {
             let _ = thread.join();
         }
     }
-}
-
-/// Draws until the other end of the channel is dropped.
-fn draw(ended: &Receiver<()>, stats: impl Fn() -> Stats) {
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()).with_style(
-        ProgressStyle::with_template("{spinner} {wide_msg}")
-            .unwrap_or_else(|_| ProgressStyle::default_spinner()),
-    );
-    let mut wait = PATIENCE;
-    while ended.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
-        wait = BETWEEN;
-        let stats = stats();
-        if stats.levels > 0 {
-            bar.set_message(line(&stats));
-            bar.tick();
-        }
-    }
-    bar.finish_and_clear();
 }
 
 fn line(stats: &Stats) -> String {

@@ -57,14 +57,6 @@ struct Workers {
 }
 
 impl Workers {
-    /// Returns the event of a run, with the totals of all machines.
-    fn joined(&self, event: Event) -> Event {
-        match event {
-            Event::Done { summary } => Event::Done { summary: self.total(summary) },
-            event => event,
-        }
-    }
-
     /// Adds what the workers did to the summary of the run that merged their journals.
     fn total(&self, summary: Summary) -> Summary {
         let read = self.read.min(summary.imported);
@@ -121,7 +113,11 @@ pub(crate) fn batch(
     Run::start(cancel, wants_events, |events| async move {
         let warnings = Arc::new(Warnings::default());
         let (seen, others) = (Arc::clone(&warnings), Arc::clone(&workers));
-        let done = batch.run(move |event| tell(&others.joined(event), &events, &seen)).await;
+        let total = move |event| match event {
+            Event::Done { summary } => Event::Done { summary: others.total(summary) },
+            event => event,
+        };
+        let done = batch.run(move |event| tell(&total(event), &events, &seen)).await;
         let mut summary = workers.total(done.map_err(|error| error::of_archive(&error))?);
         if let Err(error) = virtualize_store::remove(&workers.used, &store).await {
             summary.notes.push(format!("the list or journals of shards were not deleted: {error}"));
@@ -171,16 +167,8 @@ pub(crate) fn scan(options: &str, wants_events: bool) -> PyResult<Run> {
 }
 
 impl OfBatch {
-    /// Checks the options. Returns the batch, and the token that stops it.
+    /// Refuses options that exclude each other. Returns the batch, and the token that stops it.
     fn start(&self, output: &str) -> PyResult<(Batch, CancellationToken)> {
-        let target = self.check(output)?;
-        let batch = self.batch.batch(output, target.clone(), self.file.command_options(target.zarr_format()));
-        let cancel = batch.cancel.clone();
-        Ok((batch, cancel))
-    }
-
-    /// Refuses options that exclude each other. Returns what is written.
-    fn check(&self, output: &str) -> PyResult<Target> {
         let Self { batch, file, .. } = self;
         let write = &batch.write;
         exclusive(("relative", write.relative), ("rewrite_url", !write.rewrite_url.is_empty()))?;
@@ -189,7 +177,9 @@ impl OfBatch {
         })?;
         batch.icechunk.check(matches!(target, Target::Icechunk(_))).map_err(error::option)?;
         file.check(target.zarr_format())?;
-        Ok(target)
+        let batch = self.batch.batch(output, target.clone(), self.file.command_options(target.zarr_format()));
+        let cancel = batch.cancel.clone();
+        Ok((batch, cancel))
     }
 }
 

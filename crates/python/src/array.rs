@@ -167,16 +167,15 @@ fn fill_value<'py>(py: Python<'py>, array: &Array) -> PyResult<Option<Bound<'py,
 /// Returns the type of NumPy for values in memory, all numbers little-endian: text, or a list of fields.
 pub(crate) fn numpy_type(data_type: &DataType) -> Value {
     match data_type {
-        DataType::Struct(fields) => fields.iter().map(numpy_field).collect(),
+        DataType::Struct(fields) => {
+            let field = |field: &Field| json!([field.name, numpy_type(&field.data_type), field.shape]);
+            fields.iter().map(field).collect()
+        }
         DataType::RawBytes(size) => format!("|V{size}").into(),
         DataType::FixedBytes(size) => format!("|S{size}").into(),
         // The types that remain have one in Zarr v2, and its name is NumPy's.
         other => other.to_v2(Endian::Little).unwrap_or_else(|_| "|O".into()),
     }
-}
-
-fn numpy_field(field: &Field) -> Value {
-    json!([field.name, numpy_type(&field.data_type), field.shape])
 }
 
 /// A codec with its configuration.

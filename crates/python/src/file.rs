@@ -56,7 +56,7 @@ pub(crate) fn open<'py>(
     let encoding = if decoded { ChunkEncoding::Decoded } else { ChunkEncoding::Stored };
     runtime::run(py, wait, async move {
         let options = open.file.clone();
-        let is_own = decoded && options.names_no_reader();
+        let is_own = decoded && options.source.mapping.readable_by.is_empty();
         let mapping = if is_own { options.own() } else { options.options(ZarrFormat::V3) };
         let mapping = open.with_archive(mapping)?;
         let lazy = LazyStore::open(&location, &mapping).boxed().await.map_err(|error| error::of(&error))?;
@@ -162,7 +162,15 @@ impl File {
             let store = lazy.complete().await.map_err(|error| error::of(&error))?;
             let store = match format.zarr_format() {
                 ZarrFormat::V3 if !is_own => VirtualStore::clone(&store),
-                _ => mapped_again(&location, &options, &store).await?,
+                // To another Zarr format.
+                _ => {
+                    let again = virtualize::open(&location, &options).boxed().await;
+                    let again = again.map_err(|error| error::of(&error))?;
+                    if again.stamp() != store.stamp() {
+                        return Err(error::changed(store.name()));
+                    }
+                    again
+                }
             };
             write.run(store, format, &target, &options).await
         })
@@ -203,17 +211,6 @@ impl WriteTo {
     }
 }
 
-/// Opens and maps a file.
-async fn mapped(location: &str, options: &Options) -> PyResult<VirtualStore> {
-    virtualize::open(location, options).boxed().await.map_err(|error| error::of(&error))
-}
-
-/// Maps a file that is already open to another Zarr format.
-async fn mapped_again(location: &str, options: &Options, first: &VirtualStore) -> PyResult<VirtualStore> {
-    let again = mapped(location, options).await?;
-    if again.stamp() == first.stamp() { Ok(again) } else { Err(error::changed(first.name())) }
-}
-
 /// Part of a value that a store asks for, as zarr-python's `ByteRequest`.
 #[derive(Clone, Copy, FromPyObject)]
 enum Part {
@@ -223,17 +220,6 @@ enum Part {
     /// From a byte on; a negative number counts from the end.
     #[pyo3(transparent)]
     From(i64),
-}
-
-impl Part {
-    fn of_chunk(part: Option<Self>) -> ChunkPart {
-        match part {
-            None => ChunkPart::Whole,
-            Some(Self::Range((start, end))) => ChunkPart::Range(start, end),
-            Some(Self::From(start)) if start < 0 => ChunkPart::Last(start.unsigned_abs()),
-            Some(Self::From(start)) => ChunkPart::From(start.unsigned_abs()),
-        }
-    }
 }
 
 /// A key, and the part of its value that is requested; `None` for all.
@@ -354,7 +340,15 @@ fn values(
     encoding: ChunkEncoding,
     requests: &[Request],
 ) -> Vec<Value> {
-    let address = |(key, part): &Request| Some((keys::address(store.view(), key)?, Part::of_chunk(*part)));
+    let address = |(key, part): &Request| {
+        let part = match *part {
+            None => ChunkPart::Whole,
+            Some(Part::Range((start, end))) => ChunkPart::Range(start, end),
+            Some(Part::From(start)) if start < 0 => ChunkPart::Last(start.unsigned_abs()),
+            Some(Part::From(start)) => ChunkPart::From(start.unsigned_abs()),
+        };
+        Some((keys::address(store.view(), key)?, part))
+    };
     let chunks: Vec<Option<(ChunkAddress, ChunkPart)>> = requests.iter().map(address).collect();
     let found: Vec<_> = chunks.iter().flatten().cloned().collect();
     let read = match encoding {
@@ -433,7 +427,10 @@ impl File {
     fn manifest<'py>(&self, py: Python<'py>, path: &str) -> PyResult<Manifest<'py>> {
         let (store, path) = (self.complete(py)?, path.trim_matches('/'));
         let store = store.as_ref();
-        let array = store.hierarchy.array(path).ok_or_else(|| no_array(store, path))?;
+        let array = store.hierarchy.array(path).ok_or_else(|| {
+            let text = format!("{}: no array {path:?}", store.name());
+            error::with_class(virtualize::ErrorClass::NotFound, virtualize::Code::NotFound, text)
+        })?;
         let counts = array.chunk_grid.counts(&array.shape);
         let count = positions(store, path, &counts)?;
         let Columns { source, offset, length } = py.detach(|| columns(&array.chunks, count));
@@ -441,14 +438,6 @@ impl File {
         let urls = store.hierarchy.sources.iter().map(|source| source.url.clone()).collect();
         Ok((counts, urls, to_python(py, source)?, to_python(py, offset)?, to_python(py, length)?, inline))
     }
-}
-
-fn no_array(store: &VirtualStore, path: &str) -> PyErr {
-    error::with_class(
-        virtualize::ErrorClass::NotFound,
-        virtualize::Code::NotFound,
-        format!("{}: no array {path:?}", store.name()),
-    )
 }
 
 /// Returns the number of positions in a grid.

@@ -117,11 +117,6 @@ impl FileOptions {
         Options { notation: error::KEYWORDS, ..self.source.options(format) }
     }
 
-    /// Returns whether no reader is named that must be able to decode the chunks.
-    pub(crate) fn names_no_reader(&self) -> bool {
-        self.source.mapping.readable_by.is_empty()
-    }
-
     /// Returns the library's options for a mapping to Zarr v3 whose chunks this package decodes: nothing has to be
     /// changed or omitted for other readers.
     pub(crate) fn own(&self) -> Options {
@@ -133,21 +128,21 @@ impl FileOptions {
 
     /// Refuses options that Zarr v2 cannot express.
     pub(crate) fn check(&self, format: ZarrFormat) -> PyResult<()> {
-        match self.source.mapping.unpack && format == ZarrFormat::V2 {
-            true => Err(error::option(
-                "unpack needs a Zarr v3 output, such as format=\"zarr3-json\": Zarr v2 has no such codecs",
-            )),
-            false => Ok(()),
+        if !self.source.mapping.unpack || format != ZarrFormat::V2 {
+            return Ok(());
         }
+        let reason =
+            "unpack needs a Zarr v3 output, such as format=\"zarr3-json\": Zarr v2 has no such codecs";
+        Err(error::option(reason))
     }
 }
 
 /// Refuses two options that exclude each other if both are given.
 pub(crate) fn exclusive(one: (&str, bool), other: (&str, bool)) -> PyResult<()> {
-    match one.1 && other.1 {
-        true => Err(error::option(format!("{} cannot be combined with {}", one.0, other.0))),
-        false => Ok(()),
+    if !(one.1 && other.1) {
+        return Ok(());
     }
+    Err(error::option(format!("{} cannot be combined with {}", one.0, other.0)))
 }
 
 /// Parses options from the text of a JSON object, which may name a configuration file as `config`.

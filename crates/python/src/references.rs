@@ -6,29 +6,16 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use virtualize::{
     ChunkDifference, Error, NodeDifference, ReadOptions, Sample, VirtualStore,
-    options::{ConnectionOptions, IcechunkOptions, OutputFormat, WriteOptions, given::declared},
+    options::{IcechunkOptions, OutputFormat, WriteOptions, given::declared},
     read_references,
-    zarr::Version,
 };
+use virtualize_cli::Reading;
 
 use crate::{
     error,
     options::{exclusive, location_of, parse},
     runtime,
 };
-
-/// How references are read.
-#[derive(Args, Default, Deserialize)]
-#[serde(default)]
-struct Reading {
-    #[arg(long)]
-    relative_to: Option<String>,
-    #[arg(long)]
-    version_of: Option<String>,
-    #[command(flatten)]
-    #[serde(flatten)]
-    connection: ConnectionOptions,
-}
 
 /// Options of `validate`.
 #[derive(Args, Default, Deserialize)]
@@ -139,19 +126,6 @@ pub(crate) fn convert<'py>(
         let (snapshot, warnings) = options.write(read, &output, format, &reading).await?;
         Ok(json!({"snapshot": snapshot, "warnings": warnings}).to_string())
     })
-}
-
-impl Reading {
-    /// Returns the library's options.
-    fn options(&self) -> ReadOptions {
-        let defaults = ReadOptions::default();
-        ReadOptions {
-            store: self.connection.options(),
-            relative_to: self.relative_to.clone(),
-            version: self.version_of.clone().map_or_else(Version::default, Version::Any),
-            ..defaults
-        }
-    }
 }
 
 impl OfConvert {

@@ -531,12 +531,7 @@ async fn head(location: &Location, options: &StoreOptions) -> Result<Listed, Fai
         how = GetOptions { range: Some(object_store::GetRange::Bounded(0..1)), ..GetOptions::default() };
     }
     let (meta, _) = link.get(how, &Meter::new(options), |_| Ok(())).await?;
-    Ok(Listed {
-        size: Some(meta.size),
-        modified: Some(meta.last_modified.timestamp_millis()).filter(|time| *time > 0),
-        etag: meta.e_tag,
-        ..Listed::default()
-    })
+    Ok(Listed::of_object("", &meta))
 }
 
 /// Lists all objects below a prefix. Returns `None` if there are none.

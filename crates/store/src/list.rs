@@ -61,13 +61,20 @@ impl Listed {
         Self { size: Some(found.len()), modified, ..Self::of(url) }
     }
 
+    /// Creates the entry of an object of a store.
+    pub(crate) fn of_object(url: impl Into<String>, found: &ObjectMeta) -> Self {
+        Self {
+            url: url.into(),
+            size: Some(found.size),
+            etag: found.e_tag.clone().filter(|tag| !tag.is_empty()),
+            modified: Some(found.last_modified.timestamp_millis()).filter(|time| *time > 0),
+        }
+    }
+
     /// Returns whether two entries may describe the same version of a file. Missing values count as equal; times are
     /// compared only without tags.
     pub fn agrees(&self, other: &Self) -> bool {
-        let sizes = self.size.zip(other.size).is_none_or(|(one, other)| one == other);
-        let tags = self.etag.as_deref().zip(other.etag.as_deref());
-        let times = || self.modified.zip(other.modified).is_none_or(|(one, other)| is_same_time(one, other));
-        sizes && tags.map_or_else(times, |(one, other)| opaque_tag(one) == opaque_tag(other))
+        self.compare("", other).is_ok()
     }
 
     /// Returns the entity tag for `If-Match`; weak tags never match (RFC 9110, section 13.1.1).
@@ -75,26 +82,15 @@ impl Listed {
         self.etag.as_deref().filter(|tag| !tag.starts_with("W/")).map(quoted)
     }
 
-    /// Checks that a response belongs to the listed version.
-    pub(crate) fn check(&self, name: &str, found: &ObjectMeta) -> Result<(), StoreError> {
-        let modified = Some(found.last_modified.timestamp_millis()).filter(|time| *time > 0);
-        self.compare(name, found.size, found.e_tag.as_deref(), modified)
-    }
-
-    /// Checks that values from another source belong to the listed version. Times are compared only without tags.
-    pub(crate) fn compare(
-        &self,
-        name: &str,
-        size: u64,
-        etag: Option<&str>,
-        modified: Option<i64>,
-    ) -> Result<(), StoreError> {
-        let tags = self.etag.as_deref().zip(etag).map(|(was, is)| (opaque_tag(was), opaque_tag(is)));
-        let times = self.modified.zip(modified).filter(|_| tags.is_none());
-        let reason = if tags.is_some_and(|(was, is)| was != is) {
+    /// Checks that a file is the listed version, as [`Listed::agrees`] does.
+    pub(crate) fn compare(&self, name: &str, found: &Self) -> Result<(), StoreError> {
+        let tags = self.etag.as_deref().zip(found.etag.as_deref());
+        let sizes = self.size.zip(found.size);
+        let times = self.modified.zip(found.modified).filter(|_| tags.is_none());
+        let reason = if tags.is_some_and(|(was, is)| opaque_tag(was) != opaque_tag(is)) {
             "its etag is not the one that was listed".to_owned()
-        } else if let Some(was) = self.size.filter(|was| *was != size) {
-            format!("{size} bytes, {was} were listed")
+        } else if let Some((was, is)) = sizes.filter(|(was, is)| was != is) {
+            format!("{is} bytes, {was} were listed")
         } else if times.is_some_and(|(was, is)| !is_same_time(was, is)) {
             "its modification time is not the one that was listed".to_owned()
         } else {
@@ -249,15 +245,8 @@ pub(crate) async fn bucket_page(
 /// Converts a page to URLs, sorts it, and drops folder markers.
 fn page(bucket: &str, name: &str, found: PaginatedListResult) -> Page {
     let PaginatedListResult { result: ListResult { objects, common_prefixes, .. }, page_token } = found;
-    let mut files: Vec<_> = objects
-        .into_iter()
-        .map(|object| Listed {
-            url: format!("{bucket}/{}", object.location),
-            size: Some(object.size),
-            etag: object.e_tag.filter(|tag| !tag.is_empty()),
-            modified: Some(object.last_modified.timestamp_millis()).filter(|time| *time > 0),
-        })
-        .collect();
+    let file = |object: &ObjectMeta| Listed::of_object(format!("{bucket}/{}", object.location), object);
+    let mut files: Vec<_> = objects.iter().map(file).collect();
     let folder = |prefix| Folder { url: format!("{bucket}/{prefix}/"), is_link: false };
     let mut folders: Vec<_> = common_prefixes.into_iter().map(folder).collect();
     files.sort_unstable_by(|one, other| one.url.cmp(&other.url));
@@ -488,8 +477,10 @@ mod tests {
             modified: Some(10_000),
             ..Listed::of("a")
         };
-        let compare = |size, etag, modified| {
-            listed.compare("a", size, etag, modified).map_err(|error| error.to_string())
+        let compare = |size, etag: Option<&str>, modified| {
+            let found =
+                Listed { size: Some(size), etag: etag.map(str::to_owned), modified, ..Listed::default() };
+            listed.compare("a", &found).map_err(|error| error.to_string())
         };
         assert_eq!(compare(5, Some("\"one\""), Some(70_000)), Ok(()), "the tag suffices");
         assert_eq!(compare(5, Some("one"), None), Ok(()), "with or without quotes");

@@ -67,7 +67,8 @@ pub async fn open_listed(listed: &Listed, options: &StoreOptions) -> Result<Arc<
         Location::Local(path) => {
             let file = LocalFile::open(path.clone(), options.allowed.as_ref())?;
             let modified = file.modified.and_then(milliseconds);
-            listed.compare(&location.name(), file.size, None, modified)?;
+            let found = Listed { size: Some(file.size), modified, ..Listed::default() };
+            listed.compare(&location.name(), &found)?;
             (Content::Local(file), None, modified)
         }
         _ => match remote::open(&location, listed, options, &meter).await? {

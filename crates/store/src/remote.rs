@@ -77,7 +77,7 @@ pub(crate) async fn open(
     let (range, name) = (ByteRange::new(0, length), &location.name());
     let check = |meta: &ObjectMeta, with_tag: bool| {
         let etag = listed.etag.clone().filter(|_| with_tag);
-        Listed { etag, ..listed.clone() }.check(name, meta)
+        Listed { etag, ..listed.clone() }.compare(name, &Listed::of_object("", meta))
     };
     let found = in_region(location, options, || async move {
         let link = Link::new(location, options)?;
@@ -168,7 +168,7 @@ async fn versioned(
 /// Downloads a file whole.
 async fn whole(link: &Link, listed: &Listed, limit: u64, meter: &Meter) -> Result<Opened, StoreError> {
     let accept = |meta: &ObjectMeta| {
-        listed.check(&link.name, meta)?;
+        listed.compare(&link.name, &Listed::of_object("", meta))?;
         if meta.size > limit {
             return Err(StoreError::NoRanges { name: link.name.clone(), limit });
         }
@@ -193,7 +193,8 @@ async fn empty(
     meter: &Meter,
 ) -> Result<Opened, StoreError> {
     let head = GetOptions { head: true, ..GetOptions::default() };
-    match link.get(head, meter, |meta| listed.check(&link.name, meta)).await {
+    let check = |meta: &ObjectMeta| listed.compare(&link.name, &Listed::of_object("", meta));
+    match link.get(head, meter, check).await {
         Ok((meta, bytes)) if meta.size == 0 => Ok(Opened::Whole(bytes, meta)),
         Err(Failure::Other(changed @ StoreError::Changed { .. })) => Err(changed),
         _ => Err(refused),

@@ -15,25 +15,15 @@ use tokio_util::sync::CancellationToken;
 use virtualize::{OptionName, SideFile};
 use virtualize_archive::{Along, NamePattern, Proposal, Scan as Found, Summary, scan_inputs};
 
-pub(crate) use journal::run as journal;
+pub(crate) use journal::{run as journal, without_secrets};
 
 use crate::{
-    arguments::{self, Arguments, Batch, Command, Scan},
+    arguments::{self, Batch, Scan},
     error::Failure,
     messages::{self, FLAGS, quoted},
     terminal::json,
 };
 use progress::Progress;
-
-/// Adds the command line as given, without secrets, for the journal of a batch to record.
-pub(crate) fn with_command_line(mut arguments: Arguments, given: &[OsString]) -> Arguments {
-    match &mut arguments.command {
-        Some(Command::Batch(batch)) => batch.command = journal::without_secrets(given),
-        Some(Command::Scan(scan)) => scan.command = journal::without_secrets(given),
-        _ => {}
-    }
-    arguments
-}
 
 /// Shorthands for one rule of `--var` or one source of `--coord`, with what precedes and follows the name.
 const SHORTHANDS: [(&str, &str, &str); 7] = [
@@ -82,7 +72,7 @@ pub(crate) async fn batch(arguments: &Batch) -> Result<(), Failure> {
     let mut batch = arguments.options.batch.batch(arguments.output(), target, options);
     batch.command.clone_from(&arguments.command);
     batch.cancel = stopped_by_signals();
-    let progress = Arc::new(Progress::new(arguments.quiet, log(arguments.json_log.as_deref())?));
+    let progress = Arc::new(Progress::new(false, arguments.quiet, log(arguments.json_log.as_deref())?));
     let shown = Arc::clone(&progress);
     let result = Box::pin(batch.run(move |event| shown.tell(&event))).await;
     progress.finish();
@@ -173,7 +163,7 @@ async fn signal() {
 
 /// Runs `virtualize scan INPUT…`.
 pub(crate) async fn scan(arguments: &Scan) -> Result<(), Failure> {
-    let progress = Arc::new(Progress::of_scan(arguments.quiet, log(arguments.json_log.as_deref())?));
+    let progress = Arc::new(Progress::new(true, arguments.quiet, log(arguments.json_log.as_deref())?));
     let listener = Arc::clone(&progress);
     let options = arguments.options(stopped_by_signals());
     let found = scan_inputs(arguments.inputs(), &options, move |event| listener.tell(&event)).await;

@@ -43,8 +43,8 @@ struct State {
 }
 
 impl Progress {
-    /// Returns a display on standard error. `log` receives all events as JSON lines.
-    pub(crate) fn new(quiet: bool, log: Option<Box<dyn Write + Send>>) -> Self {
+    /// Returns the display of a batch or scan on standard error. `log` receives all events as JSON lines.
+    pub(crate) fn new(is_scan: bool, quiet: bool, log: Option<Box<dyn Write + Send>>) -> Self {
         let bar = (!quiet && terminal::has_bars()).then(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(5));
             bar.with_style(
@@ -53,18 +53,21 @@ impl Progress {
         });
         let state =
             State { pending: 0, read: 0, failed: 0, log, last: Instant::now(), notes: HashSet::new() };
-        Self { bar, quiet, is_scan: false, state: Mutex::new(state) }
-    }
-
-    /// Returns the display of a scan, which reports its findings at the end.
-    pub(crate) fn of_scan(quiet: bool, log: Option<Box<dyn Write + Send>>) -> Self {
-        Self { is_scan: true, ..Self::new(quiet, log) }
+        Self { bar, quiet, is_scan, state: Mutex::new(state) }
     }
 
     /// Handles an event.
     pub(crate) fn tell(&self, event: &Event) {
         let Ok(mut state) = self.state.lock() else { return };
-        state.write_log(event);
+        if let Some(log) = &mut state.log {
+            let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+            let mut line = json!(event);
+            if let Some(line) = line.as_object_mut() {
+                line.insert("time".to_owned(), json!(time));
+            }
+            // The run continues if the log's reader is gone.
+            let _ = writeln!(log, "{line}");
+        }
         match event {
             Event::Listed { pending, .. } => state.pending = *pending,
             Event::Read { .. } => state.read += 1,
@@ -98,7 +101,17 @@ impl Progress {
             Event::Writing { target } => self.say(&format!("writing {target}")),
             _ => {}
         }
-        self.show(&mut state);
+        // The bar or, without a terminal, a line at intervals.
+        let (done, failed, pending) = (state.read + state.failed, state.failed, state.pending);
+        if let Some(bar) = &self.bar {
+            bar.set_position(done);
+            if failed > 0 {
+                bar.set_message(format!(", {failed} failed"));
+            }
+        } else if state.last.elapsed() >= BETWEEN && done > 0 {
+            state.last = Instant::now();
+            self.say(&format!("{done} of {pending} files, {failed} failed"));
+        }
     }
 
     /// Returns whether a note was printed during the run.
@@ -116,20 +129,6 @@ impl Progress {
         }
     }
 
-    /// Updates the bar or, without a terminal, prints a line at intervals.
-    fn show(&self, state: &mut State) {
-        let (done, failed, pending) = (state.read + state.failed, state.failed, state.pending);
-        if let Some(bar) = &self.bar {
-            bar.set_position(done);
-            if failed > 0 {
-                bar.set_message(format!(", {failed} failed"));
-            }
-        } else if state.last.elapsed() >= BETWEEN && done > 0 {
-            state.last = Instant::now();
-            self.say(&format!("{done} of {pending} files, {failed} failed"));
-        }
-    }
-
     /// Prints a message, unless the run is quiet.
     fn say(&self, text: &str) {
         match &self.bar {
@@ -143,19 +142,5 @@ impl Progress {
         if let Some(bar) = &self.bar {
             act(bar);
         }
-    }
-}
-
-impl State {
-    /// Writes an event to the log as one JSON line, with the time in seconds since 1970.
-    fn write_log(&mut self, event: &Event) {
-        let Some(log) = &mut self.log else { return };
-        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-        let mut line = json!(event);
-        if let Some(line) = line.as_object_mut() {
-            line.insert("time".to_owned(), json!(time));
-        }
-        // The run continues if the log's reader is gone.
-        let _ = writeln!(log, "{line}");
     }
 }

@@ -161,13 +161,13 @@ impl<W: Write> Details<'_, W> {
         let references = facts.stored.saturating_sub(facts.inline);
         let [references, inline, missing] = [references, facts.inline, facts.missing()].map(thousands);
         self.line("", &format!("{references} in files, {inline} inline, {missing} missing"))?;
-        match extremes(array) {
-            Some((least, most, _)) if least == most => {
-                self.line("", &format!("stored in {least} bytes each"))
-            }
-            Some((least, most, mean)) => {
-                self.line("", &format!("stored in {least} to {most} bytes, {mean} on average"))
-            }
+        let (mut least, mut most, mut count) = (u64::MAX, 0, 0);
+        for (_, place) in array.chunks.references.iter().flat_map(|column| column.iter()) {
+            (least, most, count) = (least.min(place.length), most.max(place.length), count + 1);
+        }
+        match stored_bytes(array).checked_div(count) {
+            Some(_) if least == most => self.line("", &format!("stored in {least} bytes each")),
+            Some(mean) => self.line("", &format!("stored in {least} to {most} bytes, {mean} on average")),
             None => Ok(()),
         }
     }
@@ -207,17 +207,6 @@ fn brief(codec: &Value) -> String {
         parameters.into_iter().flatten().filter(|(key, _)| !["name", "id"].contains(&key.as_str()));
     let settings: Vec<_> = settings.map(|(key, value)| format!("{key}={value}")).collect();
     if settings.is_empty() { name.to_owned() } else { format!("{name}({})", settings.join(", ")) }
-}
-
-/// Returns smallest, largest and mean length of the chunks in files.
-fn extremes(array: &Array) -> Option<(u64, u64, u64)> {
-    let columns = array.chunks.references.iter();
-    let (mut least, mut most, mut count) = (u64::MAX, 0, 0);
-    for (_, place) in columns.flat_map(|column| column.iter()) {
-        (least, most, count) = (least.min(place.length), most.max(place.length), count + 1);
-    }
-    let mean = stored_bytes(array).checked_div(count)?;
-    Some((least, most, mean))
 }
 
 /// Number of rows of the largest map.
