@@ -49,9 +49,9 @@ impl Allowed {
     pub fn parse<T: AsRef<str>>(prefixes: impl IntoIterator<Item = T>) -> Result<Self, StoreError> {
         let prefix = |text: T| {
             let place = Place::parse_prefix(text.as_ref())?;
-            let real = place.local_path().map(|path| {
-                path.canonicalize().map_err(|error| StoreError::io(&path.display().to_string(), &error))
-            });
+            let real = place
+                .local_path()
+                .map(|path| path.canonicalize().map_err(StoreError::at(&path.display().to_string())));
             Ok(Prefix { real: real.transpose()?, place })
         };
         let set = prefixes.into_iter().map(prefix).collect::<Result<Vec<_>, StoreError>>()?;
@@ -142,7 +142,7 @@ impl Allowed {
     /// Checks that the real path of an open local file is within a prefix.
     pub(crate) fn check_file(&self, file: &File, path: &Path) -> Result<(), StoreError> {
         let name = path.display().to_string();
-        let real = real_path(file, path).map_err(|error| StoreError::io(&name, &error))?;
+        let real = real_path(file, path).map_err(StoreError::at(&name))?;
         self.holds_real(&real).then_some(()).ok_or(StoreError::NotAllowed { name })
     }
 

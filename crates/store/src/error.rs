@@ -202,6 +202,12 @@ impl StoreError {
         Self::Unreadable { name, reason: "the server ignores range requests, so references cannot be read" }
     }
 
+    /// Returns a function that converts errors of the local file system about `name`.
+    pub(crate) fn at(name: &str) -> impl Fn(io::Error) -> Self + use<> {
+        let name = name.to_owned();
+        move |error| Self::io(&name, &error)
+    }
+
     /// Converts an error of the local file system.
     pub fn io(name: &str, error: &io::Error) -> Self {
         let name = name.to_owned();

@@ -66,7 +66,7 @@ impl SideFolder {
     /// `overwrite`, an output; the prefix of a bucket is checked before the upload.
     pub fn create(target: &str, overwrite: bool, recognizer: Recognizer) -> Result<Self, StoreError> {
         let target = Location::parse(target.trim_end_matches('/'))?;
-        let failed = |error: &io::Error| StoreError::io(&target.name(), error);
+        let failed = StoreError::at(&target.name());
         let folder = |beside: Option<&Path>| {
             create_aside(|builder: &mut Aside| {
                 let made = beside.map_or_else(|| builder.tempdir(), |beside| builder.tempdir_in(beside))?;
@@ -79,7 +79,7 @@ impl SideFolder {
                 check_local(path, overwrite, recognizer)?;
                 let path = path.canonicalize().unwrap_or_else(|_| path.clone());
                 let beside = path.parent().unwrap_or(Path::new("/"));
-                let aside = folder(Some(beside)).map_err(|error| failed(&error))?;
+                let aside = folder(Some(beside)).map_err(&failed)?;
                 (Location::Local(path), aside)
             }
             Location::Http(_) | Location::Foreign(_) => {
@@ -87,13 +87,13 @@ impl SideFolder {
                 return Err(StoreError::location(target.name(), reason));
             }
             Location::Bucket { .. } => {
-                let aside = folder(None).map_err(|error| failed(&error))?;
+                let aside = folder(None).map_err(&failed)?;
                 (target, aside)
             }
         };
         let (keys, content) = (Vec::new(), None);
         let this = Self { target, overwrite, recognizer, aside, _locked: locked, keys, content };
-        fs::create_dir(this.inner()).map_err(|error| StoreError::io(&this.target.name(), &error))?;
+        fs::create_dir(this.inner()).map_err(StoreError::at(&this.target.name()))?;
         Ok(this)
     }
 
@@ -143,10 +143,10 @@ impl SideFolder {
                 }
                 file.metadata()
             });
-            parts.add_file(key, &found.map_err(|error| StoreError::io(key, &error))?);
+            parts.add_file(key, &found.map_err(StoreError::at(key))?);
         }
         for folder in folders.iter().filter(|_| is_local) {
-            sync_folder(folder).map_err(|error| StoreError::io(&self.target.name(), &error))?;
+            sync_folder(folder).map_err(StoreError::at(&self.target.name()))?;
         }
         Ok(self.content.insert(parts.receipt()).clone())
     }
@@ -175,7 +175,7 @@ impl SideFolder {
     /// Renames the folder to its target. An existing target is exchanged with it at once or, on a file system that cannot do
     /// that, moved aside first. It is restored if that fails, or if files were added to it meanwhile.
     fn rename(&self, target: &Path) -> Result<(), StoreError> {
-        let failed = |error: io::Error| StoreError::io(&self.target.name(), &error);
+        let failed = StoreError::at(&self.target.name());
         let (inner, old) = (self.inner(), self.aside.path().join(OLD));
         if check_local(target, self.overwrite, self.recognizer)? {
             exchange(&inner, target)
@@ -183,16 +183,16 @@ impl SideFolder {
                     fs::rename(target, &old)?;
                     fs::rename(&inner, target).inspect_err(|_| drop(fs::rename(&old, target)))
                 })
-                .map_err(failed)?;
+                .map_err(&failed)?;
             let replaced = if old.exists() { &old } else { &inner };
             if let Err(error) = check_local(replaced, self.overwrite, self.recognizer) {
                 exchange(replaced, target)
                     .or_else(|_| fs::rename(target, &inner).and_then(|()| fs::rename(replaced, target)))
-                    .map_err(failed)?;
+                    .map_err(&failed)?;
                 return Err(error);
             }
         } else {
-            fs::rename(&inner, target).map_err(failed)?;
+            fs::rename(&inner, target).map_err(&failed)?;
         }
         sync_folder(folder_of(target)).map_err(failed)
     }
@@ -235,7 +235,7 @@ impl SideFolder {
         let name = self.target.name();
         let open = |key: &str| {
             let file = File::open(self.inner().join(key)).and_then(|file| Ok((file.metadata()?.len(), file)));
-            file.map_err(|error| StoreError::io(key, &error))
+            file.map_err(StoreError::at(key))
         };
         let one = async |key: &str| {
             let (size, mut file) = open(key)?;
@@ -261,12 +261,12 @@ const LIST: &str = "part";
 /// Checks that a path is absent, an empty folder or, with `overwrite`, an output. Returns whether it exists.
 fn check_local(path: &Path, overwrite: bool, recognizer: Recognizer) -> Result<bool, StoreError> {
     let name = path.display().to_string();
-    let failed = |error: &io::Error| StoreError::io(&name, error);
+    let failed = StoreError::at(&name);
     match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound && path.symlink_metadata().is_err() => {
             return Ok(false);
         }
-        Err(error) => return Err(failed(&error)),
+        Err(error) => return Err(failed(error)),
         Ok(found) if !found.is_dir() => {
             return Err(StoreError::location(name, "a file, expected a folder or nothing"));
         }
@@ -278,14 +278,14 @@ fn check_local(path: &Path, overwrite: bool, recognizer: Recognizer) -> Result<b
         if file.symlink_metadata().is_ok_and(|found| found.is_file()) {
             let mut text = Vec::new();
             let read = File::open(file).and_then(|file| file.take(HEAD).read_to_end(&mut text));
-            read.map_err(|error| failed(&error))?;
+            read.map_err(&failed)?;
             documents.insert(*key, text);
         }
     }
     let mut keys = BTreeSet::new();
     // A large folder need not be listed to be refused.
     let is_deep = !documents.is_empty();
-    files_below(path, "", is_deep, &mut keys).map_err(|error| failed(&error))?;
+    files_below(path, "", is_deep, &mut keys).map_err(&failed)?;
     if keys.is_empty() {
         return Ok(true);
     }
@@ -335,14 +335,13 @@ async fn check_bucket(
     }
     settle_region(target, options).await?;
     let (store, prefix) = connect(target, Purpose::Writing, options)?;
-    let failed = |error: &object_store::Error| StoreError::remote(&name, error);
     let head = async |key: object_store::Result<Key>| {
         let how = GetOptions { range: Some(GetRange::Bounded(0..HEAD)), ..GetOptions::default() };
         let read = async { store.get_opts(&key?, how).await?.bytes().await };
         match read.await {
             Ok(text) => Ok(Some(text)),
             Err(object_store::Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(failed(&error)),
+            Err(error) => Err(StoreError::remote(&name, &error)),
         }
     };
     let (_, list) = connect(&beside(target, LIST), Purpose::Writing, options)?;
@@ -479,8 +478,7 @@ pub async fn receipt(
         Location::Local(path) => {
             let (path, name) = (path.clone(), location.name());
             let read = tokio::task::spawn_blocking(move || {
-                let found =
-                    local(&path).map_err(|error| StoreError::io(&path.display().to_string(), &error))?;
+                let found = local(&path).map_err(StoreError::at(&path.display().to_string()))?;
                 Ok(found.map(|parts| parts.receipt()))
             });
             read.await.map_err(|error| StoreError::unavailable(name, error))?

@@ -297,10 +297,10 @@ fn local(path: &str) -> Result<Page, StoreError> {
     Location::Local(path.into()).check_text()?;
     let (folder, start) = path.rsplit_once('/').unwrap_or(("", path));
     let folder = format!("{folder}/");
-    let failed = |error: &std::io::Error| StoreError::io(&folder, error);
+    let failed = StoreError::at(&folder);
     let mut page = Page::default();
-    for entry in fs::read_dir(Path::new(&folder)).map_err(|error| failed(&error))? {
-        let entry = entry.map_err(|error| failed(&error))?;
+    for entry in fs::read_dir(Path::new(&folder)).map_err(&failed)? {
+        let entry = entry.map_err(&failed)?;
         let name = entry.file_name();
         let is_text = name.to_str().is_some();
         let name = name_as_text(&name);
@@ -387,7 +387,7 @@ fn check_local(url: &str, path: &Path, allowed: &Allowed) -> Result<(), StoreErr
 #[cfg(target_os = "linux")]
 fn opened(path: &Path, allowed: Option<&Allowed>) -> Result<(File, PathBuf), StoreError> {
     use std::os::fd::AsRawFd;
-    let folder = File::open(path).map_err(|error| StoreError::io(&path.display().to_string(), &error))?;
+    let folder = File::open(path).map_err(StoreError::at(&path.display().to_string()))?;
     if let Some(allowed) = allowed {
         allowed.check_file(&folder, path)?;
     }
@@ -409,20 +409,20 @@ fn local_folder(
     is_listed: impl Fn(&str) -> bool,
 ) -> Result<Page, StoreError> {
     let name = path.display().to_string();
-    let failed = |error: &std::io::Error| StoreError::io(&name, error);
+    let failed = StoreError::at(&name);
     let url = folder_url(&name)?;
-    if !fs::metadata(path).map_err(|error| failed(&error))?.is_dir() {
+    if !fs::metadata(path).map_err(&failed)?.is_dir() {
         return Err(StoreError::Location { name, reason: "not a folder".to_owned() });
     }
     let (_open, same) = opened(path, allowed)?;
     // By name; that of a folder ends in `/`.
     let mut first = BTreeMap::new();
-    for (at, entry) in fs::read_dir(&same).map_err(|error| failed(&error))?.enumerate() {
+    for (at, entry) in fs::read_dir(&same).map_err(&failed)?.enumerate() {
         if at >= LARGEST {
             let reason = format!("the folder has more than {LARGEST} entries, which are too many to list");
             return Err(StoreError::Location { name, reason });
         }
-        let entry = entry.map_err(|error| failed(&error))?;
+        let entry = entry.map_err(&failed)?;
         let Some((name, is_link, found)) = entry_of(&entry, allowed) else { continue };
         if name.as_str() > after && is_listed(&format!("{url}{name}")) {
             first.insert(name, (is_link, found));

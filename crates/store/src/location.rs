@@ -262,7 +262,7 @@ fn absolute(path: &Path, text: &str) -> Result<PathBuf, StoreError> {
     {
         return Ok(folder.join(file));
     }
-    std::path::absolute(path).map_err(|error| StoreError::io(text, &error))
+    std::path::absolute(path).map_err(StoreError::at(text))
 }
 
 fn invalid<T>(text: &str, reason: impl Into<String>) -> Result<T, StoreError> {

@@ -12,7 +12,6 @@
 use std::{
     ffi::OsString,
     fs::{self, File, TryLockError},
-    io,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -155,7 +154,7 @@ fn name_next_to(name: &str, suffix: &str) -> String {
 
 /// Locks the file next to a local output.
 fn lock_file(target: &Path, name: &str) -> Result<Held, StoreError> {
-    let failed = |error: &io::Error| StoreError::io(name, error);
+    let failed = StoreError::at(name);
     let found = fs::metadata(target).ok();
     if found.as_ref().and_then(not_a_file).is_some_and(|what| what != "a directory") {
         return Ok(Held::Nothing);
@@ -165,7 +164,7 @@ fn lock_file(target: &Path, name: &str) -> Result<Held, StoreError> {
     let path = target.with_file_name(name_next_to(&file_name.to_string_lossy(), "lock"));
     loop {
         let file = File::options().create(true).truncate(false).read(true).write(true).open(&path);
-        let file = file.map_err(|error| check_folder(&target).err().unwrap_or_else(|| failed(&error)))?;
+        let file = file.map_err(|error| check_folder(&target).err().unwrap_or_else(|| failed(error)))?;
         match file.try_lock() {
             Ok(()) if is_at(&file, &path) => return Ok(Held::File { path, file }),
             // Its holder removed the file between opening and locking.

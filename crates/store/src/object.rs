@@ -199,7 +199,7 @@ impl Object {
     /// remote reads are checked one by one.
     pub fn verify(&self) -> Result<(), StoreError> {
         let Content::Local(file) = &self.content else { return Ok(()) };
-        file.unchanged(&std::fs::metadata(&file.path).map_err(|error| file.failed(&error))?)
+        file.unchanged(&std::fs::metadata(&file.path).map_err(|error| file.failed(error))?)
     }
 
     /// Returns the path of a local file; `None` for others.
@@ -272,15 +272,15 @@ impl LocalFile {
     /// Opens a regular file; checks its real path if only some prefixes are allowed.
     fn open(path: PathBuf, allowed: Option<&Allowed>) -> Result<Self, StoreError> {
         let name = path.display().to_string();
-        let found = std::fs::metadata(&path).map_err(|error| StoreError::io(&name, &error))?;
+        let found = std::fs::metadata(&path).map_err(StoreError::at(&name))?;
         if let Some(what) = not_a_file(&found) {
             return Err(StoreError::NotAFile { name, what });
         }
-        let file = File::open(&path).map_err(|error| StoreError::io(&name, &error))?;
+        let file = File::open(&path).map_err(StoreError::at(&name))?;
         if let Some(allowed) = allowed {
             allowed.check_file(&file, &path)?;
         }
-        let opened = file.metadata().map_err(|error| StoreError::io(&name, &error))?;
+        let opened = file.metadata().map_err(StoreError::at(&name))?;
         Ok(Self { file, path, size: opened.len(), modified: opened.modified().ok() })
     }
 
@@ -304,7 +304,7 @@ impl LocalFile {
         let range = ByteRange::new(start, buffer.len() as u64).clamp_to(self.size);
         let length = usize::try_from(range.length).unwrap_or(usize::MAX).min(buffer.len());
         self.read_exact(buffer.get_mut(..length).unwrap_or_default(), range.start, meter)?;
-        self.unchanged(&self.file.metadata().map_err(|error| self.failed(&error))?)?;
+        self.unchanged(&self.file.metadata().map_err(|error| self.failed(error))?)?;
         Ok(length)
     }
 
@@ -314,7 +314,7 @@ impl LocalFile {
         let plan = pages::merge(&clamped, GAP, LONGEST);
         let spans: Vec<Bytes> =
             plan.spans.iter().map(|span| self.read(*span, meter)).collect::<Result<_, _>>()?;
-        self.unchanged(&self.file.metadata().map_err(|error| self.failed(&error))?)?;
+        self.unchanged(&self.file.metadata().map_err(|error| self.failed(error))?)?;
         let part = |(range, &at): (&ByteRange, &usize)| match (plan.spans.get(at), spans.get(at)) {
             (Some(span), Some(bytes)) => slice(bytes, range.start - span.start, range.length),
             _ => Bytes::new(),
@@ -325,7 +325,7 @@ impl LocalFile {
     /// Reads a single range.
     fn read(&self, range: ByteRange, meter: &Meter) -> Result<Bytes, StoreError> {
         let Ok(length) = usize::try_from(range.length) else {
-            return Err(self.failed(&io::ErrorKind::OutOfMemory.into()));
+            return Err(self.failed(io::ErrorKind::OutOfMemory.into()));
         };
         if length == 0 {
             return Ok(Bytes::new());
@@ -345,7 +345,7 @@ impl LocalFile {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 Err(self.changed("it became shorter"))
             }
-            Err(error) => Err(self.failed(&error)),
+            Err(error) => Err(self.failed(error)),
         }
     }
 
@@ -364,8 +364,8 @@ impl LocalFile {
         StoreError::Changed { name: self.path.display().to_string(), reason: reason.to_owned() }
     }
 
-    fn failed(&self, error: &io::Error) -> StoreError {
-        StoreError::io(&self.path.display().to_string(), error)
+    fn failed(&self, error: io::Error) -> StoreError {
+        StoreError::at(&self.path.display().to_string())(error)
     }
 }
 

@@ -46,14 +46,14 @@ enum Kind {
 impl SideFile {
     /// Creates a temporary file for `target`. Follows a symbolic link; keeps the mode of an existing file.
     pub fn create(target: &Path) -> Result<Self, StoreError> {
-        let failed = |error: &io::Error| StoreError::io(&target.display().to_string(), error);
+        let failed = StoreError::at(&target.display().to_string());
         let existing = fs::metadata(target).ok();
         match existing.as_ref().and_then(not_a_file) {
             Some(what @ "a directory") => {
                 return Err(StoreError::NotAFile { name: target.display().to_string(), what });
             }
             Some(_) => {
-                let file = File::options().write(true).open(target).map_err(|error| failed(&error))?;
+                let file = File::options().write(true).open(target).map_err(&failed)?;
                 return Ok(Self { target: target.to_owned(), kind: Kind::Direct(file) });
             }
             None => {}
@@ -70,9 +70,9 @@ impl SideFile {
             let file = side.as_file().try_clone()?;
             Ok((side, file))
         });
-        let (side, _) = side.map_err(|error| failed(&error))?;
+        let (side, _) = side.map_err(&failed)?;
         if let Some(mode) = mode.filter(|_| target.exists()) {
-            side.as_file().set_permissions(mode).map_err(|error| failed(&error))?;
+            side.as_file().set_permissions(mode).map_err(&failed)?;
         }
         Ok(Self { target, kind: Kind::Side(side) })
     }
@@ -84,7 +84,7 @@ impl SideFile {
             Kind::Direct(_) => Ok(()),
         };
         let found = synced.and_then(|()| self.file().metadata());
-        let found = found.map_err(|error| StoreError::io(&self.target.display().to_string(), &error))?;
+        let found = found.map_err(StoreError::at(&self.target.display().to_string()))?;
         Ok(Receipt::of_file(&found))
     }
 
@@ -101,7 +101,7 @@ impl SideFile {
         let Kind::Side(side) = self.kind else { return Ok(()) };
         let renamed = side.persist(&self.target).map_err(|error| error.error);
         let synced = renamed.and_then(|_| sync_folder(folder_of(&self.target)));
-        synced.map_err(|error| StoreError::io(&self.target.display().to_string(), &error))
+        synced.map_err(StoreError::at(&self.target.display().to_string()))
     }
 }
 
@@ -166,7 +166,7 @@ pub fn create_folder(folder: &Path) -> Result<(), StoreError> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => return Ok(()),
         made => made.and_then(|()| sync_folder(folder_of(folder))),
     };
-    made.map_err(|error| StoreError::io(&folder.display().to_string(), &error))
+    made.map_err(StoreError::at(&folder.display().to_string()))
 }
 
 /// Returns the default mode of new files; the umask applies.
@@ -187,20 +187,20 @@ pub struct SideObject {
 impl SideObject {
     /// Creates a temporary file, which has no name, for an object.
     pub fn create(target: &str) -> Result<Self, StoreError> {
-        let file = tempfile::tempfile().map_err(|error| StoreError::io("temporary folder", &error))?;
+        let file = tempfile::tempfile().map_err(StoreError::at("temporary folder"))?;
         Ok(Self { target: target.to_owned(), file })
     }
 
     /// Returns the receipt of the temporary file.
     pub fn content(&self) -> Result<Receipt, StoreError> {
-        let found = self.file.metadata().map_err(|error| StoreError::io(&self.target, &error))?;
+        let found = self.file.metadata().map_err(StoreError::at(&self.target))?;
         Ok(Receipt::of_file(&found))
     }
 
     /// Uploads the object, as [`put`] does.
     pub async fn finish(mut self, options: &StoreOptions) -> Result<Receipt, StoreError> {
         let size = self.file.stream_position().and_then(|size| self.file.rewind().map(|()| size));
-        let size = size.map_err(|error| StoreError::io(&self.target, &error))?;
+        let size = size.map_err(StoreError::at(&self.target))?;
         put_from(&self.target, options, &mut self.file, size).await
     }
 }
@@ -363,7 +363,7 @@ async fn remove_one(location: &str, options: &StoreOptions) -> Result<(), StoreE
     let location = Location::parse(location)?;
     let name = location.name();
     if let Location::Local(path) = &location {
-        return remove_file(path).map_err(|error| StoreError::io(&name, &error));
+        return remove_file(path).map_err(StoreError::at(&name));
     }
     settle_region(&location, options).await?;
     let (store, key) = connect(&location, Purpose::Writing, options)?;
