@@ -108,8 +108,7 @@ impl Share {
 
 /// Returns the problem of an exhausted budget; the client may retry.
 pub(crate) fn full() -> Problem {
-    let detail = "the service has no memory left for this response";
-    Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Busy, detail).retry_after(2)
+    Problem::busy("the service has no memory left for this response", 2)
 }
 
 /// Returns the problem of a file that exceeds the limit per file. Retrying does not help.
@@ -210,8 +209,7 @@ pub(crate) async fn on_thread<T: Send + 'static, F: Future<Output = T>>(
         Problem::internal()
     });
     drop(guard.disarm());
-    let stopped = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Busy, "the work was stopped");
-    done?.ok_or_else(|| stopped().retry_after(1))
+    done?.ok_or_else(|| Problem::busy("the work was stopped", 1))
 }
 
 #[cfg(test)]

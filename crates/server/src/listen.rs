@@ -94,7 +94,13 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     let service = Arc::new(Service::new(config, MAX_FILES.min(descriptors / 4))?);
     let listen = service.config.listen;
     let failed = ConfigError::io(listen);
-    let listener = TcpListener::bind(listen).await.map_err(|error| failed(in_use(error)))?;
+    let listener = TcpListener::bind(listen).await.map_err(|error| match error.kind() {
+        kind @ io::ErrorKind::AddrInUse => {
+            let advice = "another program uses this address: stop it, or choose another with --listen";
+            failed(io::Error::new(kind, advice))
+        }
+        _ => failed(error),
+    })?;
     let address = listener.local_addr().map_err(failed)?;
     // Installed before "listening", so that a signal right after it does not end the process.
     let hangup = Hangup::new();
@@ -102,7 +108,13 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     let reloads = AbortOnDropHandle::new(tokio::spawn(async move {
         reload(hangup, config.tokens.as_ref(), config.jwt.as_ref()).await;
     }));
-    announce(&service.config, address);
+    tracing::info!("listening on http://{address}");
+    if !service.config.needs_token() && (service.config.public || !address.ip().is_loopback()) {
+        tracing::warn!("no authentication: everything below --allow is public on {address}");
+    }
+    if service.config.cors.contains("*") {
+        tracing::warn!("web pages of all origins may read responses");
+    }
     let (stop, stopped) = oneshot::channel();
     let connections = usize::try_from(MAX_CONNECTIONS.min(descriptors / 2)).unwrap_or(usize::MAX).max(1);
     let done = tokio::spawn(async move {
@@ -126,28 +138,6 @@ fn descriptors() -> u64 {
 #[cfg(not(unix))]
 fn descriptors() -> u64 {
     u64::MAX
-}
-
-/// Suggests what to do about an address that another program uses.
-fn in_use(error: io::Error) -> io::Error {
-    match error.kind() {
-        kind @ io::ErrorKind::AddrInUse => io::Error::new(
-            kind,
-            "another program uses this address: stop it, or choose another with --listen",
-        ),
-        _ => error,
-    }
-}
-
-/// Logs the address, and warns about a configuration that exposes the service.
-fn announce(config: &Config, address: SocketAddr) {
-    tracing::info!("listening on http://{address}");
-    if !config.needs_token() && (config.public || !address.ip().is_loopback()) {
-        tracing::warn!("no authentication: everything below --allow is public on {address}");
-    }
-    if config.cors.contains("*") {
-        tracing::warn!("web pages of all origins may read responses");
-    }
 }
 
 /// Installs handlers of SIGTERM and Ctrl-C, and returns a future that waits for either.
@@ -241,9 +231,10 @@ pub fn start_logging(json: bool) {
     }));
     // A log that cannot be written must not stop the service.
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).log_internal_errors(false);
-    let lines = match json {
-        true => lines.json().flatten_event(true).with_span_list(false).with_filter(filter).boxed(),
-        false => lines.with_ansi(false).with_filter(filter).boxed(),
+    let lines = if json {
+        lines.json().flatten_event(true).with_span_list(false).with_filter(filter).boxed()
+    } else {
+        lines.with_ansi(false).with_filter(filter).boxed()
     };
     // A logger that is already installed in the process stays.
     let _ = Registry::default().with(lines).try_init();

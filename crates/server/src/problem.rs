@@ -78,9 +78,14 @@ impl Problem {
         )
     }
 
-    fn no_descriptors() -> Self {
-        let detail = "the service has too many files and connections open at the moment";
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, Code::Busy, detail).retry_after(2)
+    /// Reports that the service lacks something at the moment.
+    pub(crate) fn busy(detail: &str, retry_after: u64) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, Code::Busy, detail).retry_after(retry_after)
+    }
+
+    /// Reports that chunks or selections are too large to be decoded.
+    pub(crate) fn chunk_size(detail: String) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, Code::ChunkSize, detail)
     }
 
     /// Reports that a source is no longer the version that was served.
@@ -101,8 +106,7 @@ impl Problem {
 
     /// Reports that too many requests are in progress.
     pub(crate) fn overloaded() -> Self {
-        let detail = "too many requests in progress";
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, Code::Busy, detail).retry_after(1)
+        Self::busy("too many requests in progress", 1)
     }
 
     /// Adds a hint.
@@ -118,23 +122,20 @@ impl Problem {
     }
 }
 
+/// Converts an error of the library, with its remedy in the notation of query parameters. The text of a store may name
+/// machines and accounts, so it goes to the log only.
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
-        Self::of_error(&error)
-    }
-}
-
-impl Problem {
-    /// Converts an error of the library, with its remedy in the notation of query parameters. The text of a store may name
-    /// machines and accounts, so it goes to the log only.
-    pub(crate) fn of_error(error: &Error) -> Self {
         tracing::debug!("{error}");
-        let (status, code) = kind(error);
-        if code == Code::SourceUnavailable && is_out_of_descriptors(&error.to_string()) {
+        let (status, code) = kind(&error);
+        let text = error.to_string();
+        // EMFILE and ENFILE, which clients of stores report as text.
+        let is_out_of_descriptors = text.contains("(os error 24)") || text.contains("(os error 23)");
+        if code == Code::SourceUnavailable && is_out_of_descriptors {
             tracing::error!("{error}");
-            return Self::no_descriptors();
+            return Self::busy("the service has too many files and connections open at the moment", 2);
         }
-        let detail = match error {
+        let detail = match &error {
             Error::Store(StoreError::Denied { name, .. }) => {
                 format!("{name}: the store denies access to the service")
             }
@@ -142,11 +143,11 @@ impl Problem {
                 tracing::warn!("{name}: {reason}");
                 format!("{name}: the store failed or cannot be reached")
             }
-            other if matches!(code, Code::SourceDenied | Code::SourceUnavailable) => {
-                tracing::warn!("{other}");
+            _ if matches!(code, Code::SourceDenied | Code::SourceUnavailable) => {
+                tracing::warn!("{text}");
                 "the store failed or cannot be reached".to_owned()
             }
-            other => other.to_string(),
+            _ => text,
         };
         let hint = match code {
             Code::SourceDenied | Code::NotAllowed | Code::Url => None,
@@ -162,15 +163,11 @@ impl From<StoreError> for Problem {
     }
 }
 
-/// Returns whether the process or the machine has run out of file descriptors: EMFILE (24) and ENFILE (23), which
-/// clients of stores report as text.
-fn is_out_of_descriptors(text: &str) -> bool {
-    text.contains("(os error 24)") || text.contains("(os error 23)")
-}
-
 /// Returns the status and the code of an error: the code of the library, where the service has no word of its own.
 fn kind(error: &Error) -> (StatusCode, Code) {
     let code = error.code();
+    let is_timeout =
+        matches!(error, Error::Store(StoreError::Unavailable { reason, .. }) if reason.contains("timed out"));
     match (error.class(), code) {
         (_, Code::Url) => (StatusCode::BAD_REQUEST, code),
         (_, Code::NoRanges | Code::OutputFailed) => (StatusCode::UNPROCESSABLE_ENTITY, code),
@@ -181,16 +178,10 @@ fn kind(error: &Error) -> (StatusCode, Code) {
         (ErrorClass::NotFound, _) => (StatusCode::NOT_FOUND, code),
         (ErrorClass::Denied, _) => (StatusCode::FORBIDDEN, code),
         (ErrorClass::Changed, _) => (StatusCode::CONFLICT, code),
-        (ErrorClass::Unavailable, _) if is_timeout(error) => {
-            (StatusCode::GATEWAY_TIMEOUT, Code::SourceUnavailable)
-        }
+        (ErrorClass::Unavailable, _) if is_timeout => (StatusCode::GATEWAY_TIMEOUT, Code::SourceUnavailable),
         (ErrorClass::Unavailable, _) => (StatusCode::BAD_GATEWAY, Code::SourceUnavailable),
         (ErrorClass::File | ErrorClass::BrokenPipe, _) => (StatusCode::UNPROCESSABLE_ENTITY, code),
     }
-}
-
-fn is_timeout(error: &Error) -> bool {
-    matches!(error, Error::Store(StoreError::Unavailable { reason, .. }) if reason.contains("timed out"))
 }
 
 /// A problem document (RFC 9457).

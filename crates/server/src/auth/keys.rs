@@ -120,11 +120,8 @@ impl Keys {
 
     /// Reads the set again because a token names an unknown key, unless that was done a moment ago.
     pub(crate) async fn refresh_for_unknown(&self) {
-        let is_due = {
-            let fetched = self.fetched.lock().await;
-            fetched.is_none_or(|fetched| fetched.elapsed() >= PAUSE)
-        };
-        if is_due {
+        let fetched = *self.fetched.lock().await;
+        if fetched.is_none_or(|fetched| fetched.elapsed() >= PAUSE) {
             self.refresh().await;
         }
     }
@@ -225,10 +222,10 @@ fn keys(text: &str) -> Result<Vec<Key>, String> {
     let document: Value = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
     let keys = document.get("keys").and_then(Value::as_array).ok_or("no list of keys")?;
     let keys: Vec<Key> = keys.iter().filter_map(key).collect();
-    match keys.is_empty() {
-        true => Err("no key for RS256, PS256, ES256, ES384 or EdDSA signatures".to_owned()),
-        false => Ok(keys),
+    if keys.is_empty() {
+        return Err("no key for RS256, PS256, ES256, ES384 or EdDSA signatures".to_owned());
     }
+    Ok(keys)
 }
 
 fn key(document: &Value) -> Option<Key> {

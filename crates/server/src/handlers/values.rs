@@ -6,14 +6,14 @@ use axum::{
     Extension,
     body::Body,
     extract::{Path, State, rejection::PathRejection},
-    http::{HeaderMap, StatusCode, Uri},
+    http::{HeaderMap, Uri},
     response::Response,
 };
 use bytes::Bytes;
 use tokio::sync::Semaphore;
 use utoipa::IntoParams;
 use virtualize::{
-    ArrayReader, AxisSelection, Code, Selection,
+    ArrayReader, AxisSelection, Selection,
     zarr::{Array, ChunkGrid, Codec},
 };
 
@@ -247,7 +247,7 @@ impl Cost {
         if self.bytes > 0 && self.chunks > MAX_CHUNKS {
             let detail =
                 format!("the selection touches {} chunks, and at most {MAX_CHUNKS} are read", self.chunks);
-            return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, Code::ChunkSize, detail).hint(SMALLER));
+            return Err(Problem::chunk_size(detail).hint(SMALLER));
         }
         Ok(())
     }
@@ -300,5 +300,5 @@ fn extent(axis: &AxisSelection) -> u64 {
 
 fn too_large(what: &str, bytes: u64, most: u64) -> Problem {
     let detail = format!("{what} has {bytes} bytes, and at most {most} are read at once");
-    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, Code::ChunkSize, detail).hint(SMALLER)
+    Problem::chunk_size(detail).hint(SMALLER)
 }

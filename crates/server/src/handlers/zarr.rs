@@ -472,7 +472,7 @@ async fn combined(mapped: &Mapped, responses: &Budget, address: ChunkAddress) ->
     let most = MAX_DECODED.min(responses.size() / 2);
     if size > most {
         let detail = format!("the chunk has {size} bytes, and at most {most} are decoded");
-        return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, Code::ChunkSize, detail));
+        return Err(Problem::chunk_size(detail));
     }
     // The chunk, and a segment's part of it.
     let share = responses.take(size.saturating_mul(2)).await?;
@@ -535,8 +535,9 @@ async fn decoded(mapped: &Arc<Mapped>, responses: &Budget, chunk: Chunk<'_>) -> 
     if size > most || length > most {
         let detail =
             format!("the chunk has {size} bytes, stored in {length}, and at most {most} are decoded");
-        let problem = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, Code::ChunkSize, detail);
-        return Err(problem.hint("/v1/zarr serves chunks of any size, as they are stored"));
+        return Err(
+            Problem::chunk_size(detail).hint("/v1/zarr serves chunks of any size, as they are stored")
+        );
     }
     let share = responses.take(size.saturating_add(length)).await?;
     let mapped = Arc::clone(mapped);

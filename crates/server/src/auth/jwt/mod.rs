@@ -176,10 +176,8 @@ fn header(token: &str) -> Result<Header, Refusal> {
     let is_access = header.typ.as_deref().is_none_or(|kind| {
         ["JWT", "at+jwt", "application/at+jwt"].iter().any(|known| kind.eq_ignore_ascii_case(known))
     });
-    match is_access && header.crit.is_none() {
-        true => Ok(header),
-        false => Err("the token is not an access token"),
-    }
+    let is_plain = is_access && header.crit.is_none();
+    if is_plain { Ok(header) } else { Err("the token is not an access token") }
 }
 
 /// Returns the keys that may have signed a token: those with its key id; without one, the only key for its algorithm.
