@@ -34,6 +34,45 @@ def test_opaque_times(tmp_path, fmt, kind):
     np.testing.assert_array_equal(truth.t.values, ours.t.values)
 
 
+def test_numpy_times_without_a_unit_are_reported(tmp_path, fmt):
+    times = {unit: np.array([3, 4], "i8").view(unit) for unit in ["M8[Y]", "M8[W]", "M8[25s]", "m8[M]", "M8[s]"]}
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        for unit, data in times.items():
+            file.create_dataset(unit, data=data.astype(h5py.opaque_dtype(data.dtype)))
+        record = np.zeros(2, [("n", "i4"), ("t", h5py.opaque_dtype("M8[s]"))])
+        record["t"] = times["M8[s]"]
+        file.create_dataset("record", data=record)
+    run = clients.virtualize(tmp_path / "a.h5", "--format", fmt)
+    assert sorted(run.codes) == [(f"/{name}", "attribute-omitted") for name in sorted([*list(times)[:-1], "record"])]
+
+
+@pytest.mark.parametrize("width", ["f4", "f8"])
+def test_packed_floats_whose_sentinels_are_nan_keep_their_type(tmp_path, fmt, width):
+    nan, factor = np.float32("nan"), np.dtype(width).type(2)
+    kinds = {"fill": {"_FillValue": nan}, "missing": {"missing_value": nan}, "both": {"_FillValue": nan, "missing_value": nan},
+             "offset": {"missing_value": nan, "add_offset": factor}, "several": {"missing_value": np.array([nan, 3], "f4"), "add_offset": factor}}
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        for name, attributes in kinds.items():
+            file.create_dataset(name, data=np.array([1, nan, 3], "f4")).attrs.update(attributes | {"scale_factor": factor})
+    truth, ours = both(tmp_path / "a.h5", fmt)
+    for name in set(kinds) - ({"several"} if width == "f4" else set()):
+        assert clients.same_bits(truth[name].values, ours[name].values) is None, name
+
+
+def test_sentinels_of_one_byte(tmp_path, fmt):
+    """h5netcdf reads text attributes of one byte as bytes. They mask elements of fixed length, but not those of variable length."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        for name in ("_FillValue", "missing_value"):
+            file.create_dataset(f"fixed{name}", data=np.array([b"x", b"y"], "S1")).attrs[name] = np.bytes_(b"x")
+        file.create_dataset("variable", data=np.array(["x", "y"], object)).attrs["_FillValue"] = np.bytes_(b"x")
+    truth, ours = both(tmp_path / "a.h5", fmt)
+    run = clients.virtualize(tmp_path / "a.h5", "--format", fmt)
+    for name in truth:
+        if (f"/{name}", "fill-value-dropped" if name.endswith("_FillValue") else "missing-value-dropped") not in run.codes:
+            assert ours[name].astype(object).values.tolist() == truth[name].values.tolist(), name
+    assert ("/fixedmissing_value", "missing-value-dropped") in run.codes and ("/variable", "fill-value-dropped") in run.codes
+
+
 @pytest.mark.parametrize("base", ["i1", "u1", "i2", ">i2", "u4", ">i8"])
 @pytest.mark.parametrize("names", [("FALSE", "TRUE"), ("NO", "YES")])
 def test_booleans_of_any_size(tmp_path, fmt, base, names):

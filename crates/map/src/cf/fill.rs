@@ -84,14 +84,17 @@ impl FillQuestion<'_> {
         plan
     }
 
-    /// Reads `_FillValue`, or else an infinite `missing_value`: JSON has no such number, but `_FillValue` masks the same
-    /// elements.
+    /// Reads `_FillValue`, or else a `missing_value` that JSON has no number for, but `_FillValue` has: an infinity, or NaN, on
+    /// which the type of unpacked floats depends.
     fn read_sentinel(&self, plan: &mut FillPlan) {
         let Some(attribute) = self.attributes.get("_FillValue") else {
             let missing = self.attributes.get("missing_value").filter(|_| self.data_type.is_float());
-            let infinite =
-                |element: &&Element| matches!(element, Element::Float(value) if value.is_infinite());
-            let element = missing.and_then(|missing| missing.values.iter().find(infinite));
+            let takes_nan = self.attributes.is_packed() && self.attributes.masks_only_nan();
+            let is_read = |element: &&Element| match element {
+                Element::Float(value) => value.is_infinite() || takes_nan,
+                _ => false,
+            };
+            let element = missing.and_then(|missing| missing.values.iter().find(is_read));
             if let Some(element) = element
                 && let Ok(value) = cast(element, self.data_type)
             {
@@ -104,6 +107,11 @@ impl FillQuestion<'_> {
         let text = attribute.values.iter().map(show).collect::<Vec<_>>().join(", ");
         let sentinel = match attribute.values.as_slice() {
             [] => Err(Error::inexact("an empty attribute", self.data_type)),
+            [_] if *self.data_type == DataType::String
+                && attribute.data_type == Some(DataType::FixedBytes(1)) =>
+            {
+                Err(Error::unsupported("a single byte", "h5netcdf reads it as bytes, which equal no text"))
+            }
             [element] if self.shown_type() != *self.data_type => wrapped(element, self.data_type),
             [element] => cast(element, self.data_type),
             others => {
@@ -286,9 +294,18 @@ pub(crate) fn write_sentinels(
     attributes.extend(fill.attribute.clone().map(|value| ("_FillValue".to_owned(), value)));
     // Several sentinels mask nothing as _FillValue, but as missing_value they do.
     let several = || source.get("_FillValue").filter(|attribute| attribute.values.len() > 1);
-    let Some(attribute) = source.get("missing_value").or_else(several).filter(|_| is_plain(data_type)) else {
-        return Vec::new();
-    };
+    let Some(attribute) = source.get("missing_value").or_else(several) else { return Vec::new() };
+    if !is_plain(data_type) {
+        if !matches!(
+            (data_type, &attribute.data_type),
+            (DataType::FixedBytes(_), Some(DataType::FixedBytes(1)))
+        ) {
+            return Vec::new();
+        }
+        let message =
+            "missing_value masks nothing: in JSON it is text. h5netcdf reads it as bytes, which mask";
+        return vec![(Severity::Warning, Code::MissingValueDropped, message.to_owned())];
+    }
     let shown = source.shown_type(data_type);
     let (mut kept, dropped) = convert(attribute, &shown);
     let mut remarks: Vec<Remark> = Vec::new();
@@ -297,7 +314,7 @@ pub(crate) fn write_sentinels(
         remarks.push((Severity::Warning, Code::MissingValueDropped, message));
     }
     if data_type.is_float() {
-        remarks.extend(remove_infinities(&mut kept, data_type, fill));
+        remarks.extend(remove_infinities(&mut kept, source.is_packed(), data_type, fill));
     }
     attributes.remove("missing_value");
     match kept.len() {
@@ -309,8 +326,13 @@ pub(crate) fn write_sentinels(
 }
 
 /// Removes texts such as "Infinity" from the values of `missing_value`: they mask nothing and, among several values, keep
-/// xarray from masking by the others. NaN needs no mask, and one infinity can be the `_FillValue`.
-fn remove_infinities(kept: &mut Vec<Value>, data_type: &DataType, fill: &FillPlan) -> Vec<Remark> {
+/// xarray from masking by the others. One of them can be the `_FillValue`, and NaN needs no mask.
+fn remove_infinities(
+    kept: &mut Vec<Value>,
+    is_packed: bool,
+    data_type: &DataType,
+    fill: &FillPlan,
+) -> Vec<Remark> {
     let decision = &fill.decision;
     let is_written = fill.attribute.is_some() || decision.fill_value == decision.sentinel;
     let sentinel = decision.sentinel.as_ref().filter(|_| is_written);
@@ -322,12 +344,12 @@ fn remove_infinities(kept: &mut Vec<Value>, data_type: &DataType, fill: &FillPla
     let mut remarks = Vec::new();
     for value in others {
         match value.as_str() {
-            Some("NaN") if alone => kept.push(value),
-            Some("NaN") => {}
+            Some("NaN") if !is_packed => kept.extend(alone.then_some(value)),
             _ if sentinel.as_ref() == Some(&value) => {
                 let message = format!("missing_value {value} is written as _FillValue");
                 remarks.push((Severity::Info, Code::MissingValueAsFillValue, message));
             }
+            Some("NaN") => {}
             _ => {
                 let message = format!("missing_value {value} is dropped: JSON has no such number");
                 remarks.push((Severity::Warning, Code::MissingValueDropped, message));

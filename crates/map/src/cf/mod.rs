@@ -20,6 +20,9 @@ pub(crate) use crate::cf::packing::{check_factors, unpack, widened_packing};
 /// Names of the attributes that the rules of this module read.
 const NAMES: [&str; 6] = ["_FillValue", "_Unsigned", "add_offset", "missing_value", "scale_factor", "units"];
 
+/// Names of the attributes by which numbers are packed.
+const FACTORS: [&str; 2] = ["scale_factor", "add_offset"];
+
 /// The attributes of one array that have a meaning here.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct CfAttributes(Vec<CfAttribute>);
@@ -52,6 +55,22 @@ impl CfAttributes {
             [Element::Text(text)] => Some(text),
             _ => None,
         }
+    }
+
+    /// Whether xarray unpacks the numbers.
+    pub(crate) fn is_packed(&self) -> bool {
+        FACTORS.iter().any(|name| self.get(name).is_some())
+    }
+
+    /// Whether the array has sentinels, and all are NaN. xarray then unpacks floats to their own type.
+    pub(crate) fn masks_only_nan(&self) -> bool {
+        let mut values = ["_FillValue", "missing_value"]
+            .iter()
+            .filter_map(|name| self.get(name))
+            .flat_map(|one| &one.values)
+            .peekable();
+        values.peek().is_some()
+            && values.all(|value| matches!(value, Element::Float(value) if value.is_nan()))
     }
 
     /// Returns the type that xarray shows: the attribute `_Unsigned` changes the sign of integers.

@@ -11,13 +11,10 @@ use virtualize_zarr::{
     Arithmetic, ArithmeticError, Array, Codec, DataType, FillValue, OutOfRange, Rounding, ScalarMap,
 };
 
-use super::CfAttributes;
 use super::fill::{cast, wrapped};
+use super::{CfAttributes, FACTORS};
 use crate::source_attribute::float_json;
 use crate::{ArrayReport, Diagnostic, Error, Result, Severity};
-
-/// Names of the attributes by which numbers are packed.
-const FACTORS: [&str; 2] = ["scale_factor", "add_offset"];
 
 /// Turns packed numbers into floats by codecs. `is_time` says that other variables make them times.
 ///
@@ -80,6 +77,9 @@ pub(crate) fn widened_packing(
         factor.map(|factor| if factor.is_float() { DataType::Float64 } else { DataType::Int64 })
     });
     let is_time = attributes.text("units").is_some_and(is_time_unit);
+    if data_type.is_float() && !is_time && attributes.masks_only_nan() {
+        return None;
+    }
     let original = decoded_type(data_type, &stored, is_time)?;
     let found = decoded_type(data_type, &in_json, is_time)?;
     (original != found).then(|| widening(found, original))

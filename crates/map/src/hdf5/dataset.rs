@@ -12,7 +12,7 @@ use virtualize_zarr::{Array, ChunkGrid, ChunkManifest, FillValue, ZarrFormat};
 use super::Mapper;
 use super::attributes::cf_attributes;
 use super::chunks::{ChunkPlanner, can_encode, is_reference, item_type};
-use super::datatype::{ElementType, array_member, element_type, has_times, ieee_type};
+use super::datatype::{ElementType, array_member, element_type, has_times, ieee_type, time_without_unit};
 use super::dimensions::AxisDimension;
 use super::fill::{DatasetFill, fill_origin};
 use crate::cf::packing::refusal_diagnostic;
@@ -157,6 +157,14 @@ impl Mapper<'_> {
         if is_reference(&dataset.datatype) {
             let message = "references are mapped to the paths of their targets";
             self.report.info(Code::ReferenceAsPath, path, message);
+        }
+        if let Some(time) = time_without_unit(&dataset.datatype, false) {
+            let why = match item {
+                Datatype::Compound { .. } => "a field of a structure has no attributes",
+                _ => "CF has no such unit",
+            };
+            let message = format!("the NumPy times of type {time} are mapped without their unit: {why}");
+            self.report.warn(Code::AttributeOmitted, path, message);
         }
         if let Some(name) = array_member {
             let message =

@@ -151,6 +151,21 @@ pub(super) fn numpy_time(tag: &str) -> Option<NumpyTime> {
     Some(NumpyTime { endian, units, duration })
 }
 
+/// Returns the NumPy type of times whose unit no attribute declares: members of structures, and units that CF lacks.
+pub(super) fn time_without_unit(datatype: &Datatype, is_member: bool) -> Option<&str> {
+    match datatype {
+        Datatype::Opaque { tag, .. } if is_member || numpy_time(tag).is_none() => {
+            let name = tag.strip_prefix("NUMPY:")?;
+            name.get(1..3).is_some_and(|kind| matches!(kind, "M8" | "m8")).then_some(name)
+        }
+        Datatype::Compound { members, .. } => {
+            members.iter().find_map(|member| time_without_unit(&member.datatype, true))
+        }
+        Datatype::Array { base, .. } => time_without_unit(base, is_member),
+        _ => None,
+    }
+}
+
 /// Returns the byte order of a number.
 ///
 /// # Errors
