@@ -10,8 +10,7 @@ use virtualize_zarr::readers::{ChunkFacts, Client, Reader, compatibility, plain_
 use virtualize_zarr::{Array, ChunkEntry, ChunkGrid, ChunkManifest, Codec, FillValue, SourceId, ZarrFormat};
 
 use crate::{
-    ChunkContent, Diagnostic, ElementTransform, InlineTask, MapOptions, Mapped, Omitted, Piece, PieceBytes,
-    StoredChange,
+    ChunkContent, ElementTransform, InlineTask, MapOptions, Mapped, Omitted, Piece, PieceBytes, StoredChange,
 };
 
 impl Mapped {
@@ -34,7 +33,10 @@ impl Mapped {
                 continue;
             }
             match change(&path, &old, format, clients, options) {
-                Some(change) => changes.push((path, change)),
+                Some(remake) => {
+                    let tasks = remake.tasks(&path);
+                    changes.push((path, remake.new, remake.keeps_chunks, tasks));
+                }
                 None => {
                     let reason = why.join("; ");
                     let message = format!("array omitted: not readable by {reason}");
@@ -43,32 +45,25 @@ impl Mapped {
                 }
             }
         }
-        for (path, change) in changes {
-            self.apply(path, change);
+        for (path, new, keeps_chunks, tasks) in changes {
+            let message = match (tasks.is_empty(), keeps_chunks) {
+                (true, true) => "its axes are in the order in which they are stored",
+                (false, true) => "missing chunks are written",
+                (_, false) => "its chunks are re-encoded and inlined",
+            };
+            if let Some(array) = self.hierarchy.array_mut(&path) {
+                let chunks = std::mem::replace(array, new).chunks;
+                if keeps_chunks {
+                    array.chunks = chunks;
+                } else {
+                    self.tasks.retain(|task| task.array != path);
+                }
+            }
+            self.tasks.extend(tasks);
+            let message = format!("adapted to the requested readers: {message}");
+            self.report.info(Code::ReaderAdapted, &path, message);
         }
         self.omit(refused);
-    }
-
-    fn apply(&mut self, path: String, change: Change) {
-        let message = match (change.tasks.is_empty(), change.keeps_chunks) {
-            (true, true) => "its axes are in the order in which they are stored",
-            (false, true) => "missing chunks are written",
-            (_, false) => "its chunks are re-encoded and inlined",
-        };
-        if let Some(place) = self.hierarchy.array_mut(&path) {
-            let chunks = std::mem::take(&mut place.chunks);
-            *place = change.array;
-            place.chunks = if change.keeps_chunks { chunks } else { ChunkManifest::default() };
-        }
-        if !change.keeps_chunks {
-            self.tasks.retain(|task| task.array != path);
-        }
-        self.tasks.extend(change.tasks);
-        self.report.diagnostics.push(Diagnostic::info(
-            Code::ReaderAdapted,
-            &path,
-            format!("adapted to the requested readers: {message}"),
-        ));
     }
 }
 
@@ -115,24 +110,14 @@ impl<'a> Stored<'a> {
     }
 }
 
-/// Another form of an array that all clients decode.
-struct Change {
-    /// Without chunks.
-    array: Array,
-    /// Whether the chunks stay.
-    keeps_chunks: bool,
-    /// Chunks to make.
-    tasks: Vec<InlineTask>,
-}
-
 /// Returns the first form that all clients decode: another order of axes; missing chunks written; all chunks re-encoded.
-fn change(
+fn change<'a>(
     path: &str,
-    old: &Stored<'_>,
+    old: &'a Stored<'a>,
     format: ZarrFormat,
     clients: &[Client],
     options: &MapOptions,
-) -> Option<Change> {
+) -> Option<Remake<'a>> {
     let bare = Array { chunks: ChunkManifest::default(), ..old.array.clone() };
     let plain = plain_codecs(old.array, format).map(|codecs| Array { codecs, ..bare.clone() });
     let plain_reordered = plain.as_ref().and_then(untransposed);
@@ -144,7 +129,6 @@ fn change(
     forms
         .filter_map(|(form, fills)| Remake::new(old, form, fills, options))
         .find(|remake| refusals(path, &remake.new, remake.facts(), format, clients).is_empty())
-        .map(|remake| remake.change(path))
 }
 
 /// Returns the number of positions for chunks.
@@ -186,7 +170,9 @@ impl<'a> Remake<'a> {
         }
         let has_no_chunk = |at: &u64| !old.made.contains(at) && old.array.chunks.get(*at).is_none();
         let filled = if fills { (0..all).filter(has_no_chunk).collect() } else { Vec::new() };
-        if !keeps_chunks && old.pending.iter().any(|task| is_encoded(&task.content)) {
+        // Content that is encoded in the array's codecs when it is made, and cannot be made in others.
+        let is_encoded = |task: &&InlineTask| matches!(&task.content, ChunkContent::Stored { change, .. } if *change != StoredChange::ReverseBits);
+        if !keeps_chunks && old.pending.iter().any(is_encoded) {
             return None;
         }
         let fill = array.fill_value.clone().unwrap_or_else(|| FillValue::zero(&array.data_type));
@@ -203,18 +189,26 @@ impl<'a> Remake<'a> {
         }
     }
 
-    fn change(self, path: &str) -> Change {
-        let mut tasks = if self.keeps_chunks { Vec::new() } else { self.tasks(path) };
+    /// Returns a task for each chunk that does not stay, one for all positions of an inline chunk that occurs more than once,
+    /// and one for the missing chunks.
+    fn tasks(&self, path: &str) -> Vec<InlineTask> {
+        let mut tasks = Vec::new();
         if !self.filled.is_empty() {
             tasks.push(self.assembled(path, self.filled.clone(), Vec::new()));
         }
-        Change { array: self.new, keeps_chunks: self.keeps_chunks, tasks }
-    }
-
-    /// Returns a task for each chunk, and one for all positions of an inline chunk that occurs more than once.
-    fn tasks(&self, path: &str) -> Vec<InlineTask> {
+        if self.keeps_chunks {
+            return tasks;
+        }
         let mut inline: BTreeMap<&Bytes, Vec<u64>> = BTreeMap::new();
-        let mut tasks: Vec<InlineTask> = self.old.pending.iter().map(|task| self.recoded(task)).collect();
+        tasks.extend(self.old.pending.iter().map(|task| match task.content {
+            ChunkContent::Stored { source, range, change: StoredChange::ReverseBits } => {
+                let mut piece = self.piece(source, PieceBytes::At(range));
+                piece.codecs.push(Codec::BitOrder);
+                self.assembled(path, task.positions.clone(), vec![piece])
+            }
+            // Assembled chunks end in the codecs of the array.
+            _ => (*task).clone(),
+        }));
         for (position, entry) in self.old.array.chunks.iter() {
             match entry {
                 _ if self.old.made.contains(&position) => {}
@@ -233,16 +227,6 @@ impl<'a> Remake<'a> {
         tasks
     }
 
-    /// Returns a pending task that ends in the new codecs. Assembled chunks do so by themselves.
-    fn recoded(&self, task: &InlineTask) -> InlineTask {
-        let ChunkContent::Stored { source, range, change: StoredChange::ReverseBits } = task.content else {
-            return task.clone();
-        };
-        let mut piece = self.piece(source, PieceBytes::At(range));
-        piece.codecs.push(Codec::BitOrder);
-        self.assembled(&task.array, task.positions.clone(), vec![piece])
-    }
-
     fn assembled(&self, path: &str, positions: Vec<u64>, pieces: Vec<Piece>) -> InlineTask {
         let (shape, background) = (self.shape.clone(), self.background.clone());
         let content = ChunkContent::Assemble { shape, background, pieces };
@@ -253,11 +237,6 @@ impl<'a> Remake<'a> {
         let codecs = self.old.array.codecs.clone();
         Piece::whole(source, bytes, codecs, self.shape.clone(), ElementTransform::None)
     }
-}
-
-/// Returns whether content is encoded in the array's codecs when it is made, and cannot be made in others.
-fn is_encoded(content: &ChunkContent) -> bool {
-    matches!(content, ChunkContent::Stored { change, .. } if *change != StoredChange::ReverseBits)
 }
 
 /// Returns the shape of a chunk as it is stored, after any `transpose`.

@@ -152,43 +152,36 @@ impl FillQuestion<'_> {
     }
 
     fn write_v2(&self, plan: &mut FillPlan) {
-        let Some(sentinel) = plan.decision.sentinel.clone() else {
-            plan.decision.fill_value = None;
-            return self.write_missing(plan, is_zero(self.missing_reads));
-        };
+        let is_bytes = matches!(self.data_type, DataType::FixedBytes(_));
         // h5netcdf shows text of one byte as bytes.
         let stored = self.attributes.get("_FillValue").and_then(|attribute| attribute.data_type.as_ref());
-        if matches!(self.data_type, DataType::FixedBytes(_)) && stored != Some(&DataType::FixedBytes(1)) {
-            // On the original, h5netcdf shows such a sentinel as text. That equals no bytes, so it masks nothing.
-            plan.decision.fill_value = None;
-            plan.attribute = Some(match &sentinel {
-                FillValue::Fixed(bytes) | FillValue::Variable(bytes) => {
-                    String::from_utf8_lossy(bytes).trim_end_matches('\0').into()
+        plan.attribute = match plan.decision.sentinel.clone() {
+            None => None,
+            Some(sentinel) if is_bytes && stored != Some(&DataType::FixedBytes(1)) => {
+                // On the original, h5netcdf shows such a sentinel as text. That equals no bytes, so it masks nothing.
+                Some(match &sentinel {
+                    FillValue::Fixed(bytes) | FillValue::Variable(bytes) => {
+                        String::from_utf8_lossy(bytes).trim_end_matches('\0').into()
+                    }
+                    FillValue::Text(text) => text.as_str().into(),
+                })
+            }
+            Some(_) if !is_bytes && !is_plain(self.data_type) => {
+                self.drop_sentinel(plan, "xarray cannot mask elements of this type");
+                None
+            }
+            Some(sentinel) => {
+                let is_header = sentinel == *self.header;
+                let attribute = plain(&self.sentinel_type(), &sentinel).filter(|_| !is_header);
+                if attribute.is_none() {
+                    plan.decision.fill_value = Some(sentinel);
+                    return self.write_missing(plan, is_header && self.missing_reads == self.header);
                 }
-                FillValue::Text(text) => text.as_str().into(),
-            });
-            return self.write_missing(plan, is_zero(self.missing_reads));
-        }
-        if !is_plain(self.data_type) && !matches!(self.data_type, DataType::FixedBytes(_)) {
-            self.drop_sentinel(plan, "xarray cannot mask elements of this type");
-            plan.decision.fill_value = None;
-            return self.write_missing(plan, is_zero(self.missing_reads));
-        }
-        if sentinel == *self.header {
-            plan.decision.fill_value = Some(sentinel);
-            return self.write_missing(plan, self.missing_reads == self.header);
-        }
-        match plain(&self.sentinel_type(), &sentinel) {
-            Some(attribute) => {
-                plan.attribute = Some(attribute);
-                plan.decision.fill_value = None;
-                self.write_missing(plan, is_zero(self.missing_reads));
+                attribute
             }
-            None => {
-                plan.decision.fill_value = Some(sentinel);
-                self.write_missing(plan, false);
-            }
-        }
+        };
+        plan.decision.fill_value = None;
+        self.write_missing(plan, is_zero(self.missing_reads));
     }
 
     fn drop_sentinel(&self, plan: &mut FillPlan, why: &str) {

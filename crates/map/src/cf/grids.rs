@@ -330,6 +330,29 @@ fn keys(attributes: &Map<String, Value>) -> Option<Option<BTreeMap<u16, GeoKey>>
     Some(Some(keys))
 }
 
+const ORIGIN_LATITUDE: (&str, u16) = ("latitude_of_projection_origin", 3081);
+const ORIGIN_LONGITUDE: (&str, u16) = ("longitude_of_projection_origin", 3080);
+const CENTRAL_MERIDIAN: (&str, u16) = ("longitude_of_central_meridian", 3080);
+
+/// A projection: its name in CF, its method in GeoTIFF, and its required attributes with their keys.
+type Projection = (&'static str, u16, &'static [(&'static str, u16)]);
+
+const PROJECTIONS: [Projection; 9] = [
+    ("albers_conical_equal_area", 11, &[CENTRAL_MERIDIAN, ORIGIN_LATITUDE]),
+    ("azimuthal_equidistant", 12, &[ORIGIN_LONGITUDE, ORIGIN_LATITUDE]),
+    ("lambert_azimuthal_equal_area", 10, &[ORIGIN_LONGITUDE, ORIGIN_LATITUDE]),
+    ("lambert_conformal_conic", 8, &[CENTRAL_MERIDIAN, ORIGIN_LATITUDE]),
+    ("lambert_cylindrical_equal_area", 28, &[CENTRAL_MERIDIAN]),
+    ("mercator", 7, &[ORIGIN_LONGITUDE]),
+    ("polar_stereographic", 15, &[("straight_vertical_longitude_from_pole", 3095), ORIGIN_LATITUDE]),
+    ("stereographic", 14, &[ORIGIN_LONGITUDE, ORIGIN_LATITUDE, ("scale_factor_at_projection_origin", 3092)]),
+    (
+        "transverse_mercator",
+        1,
+        &[CENTRAL_MERIDIAN, ORIGIN_LATITUDE, ("scale_factor_at_central_meridian", 3092)],
+    ),
+];
+
 /// Sets the keys of a projection, and returns its method in GeoTIFF.
 fn projection(
     name: &str,
@@ -337,71 +360,36 @@ fn projection(
     numbers: &dyn Fn(&str) -> Option<Vec<f64>>,
     set: &mut dyn FnMut(u16, f64),
 ) -> Option<u16> {
-    let [first, second, longitude, latitude, scale, pole] = [3078, 3079, 3080, 3081, 3092, 3095];
+    let (_, method, required) = PROJECTIONS.iter().find(|(own, ..)| *own == name)?;
+    for (name, key) in *required {
+        set(*key, number(name)??);
+    }
     let parallels = numbers("standard_parallel")?;
-    let required = |name: &str| number(name)?;
-    Some(match name {
-        "albers_conical_equal_area" | "lambert_conformal_conic" => {
-            let (1 | 2) = parallels.len() else { return None };
-            set(first, *parallels.first()?);
+    let factor = if matches!(method, 7 | 15) { number("scale_factor_at_projection_origin")? } else { None };
+    let [first, second, latitude, scale] = [3078, 3079, 3081, 3092];
+    match (method, parallels.as_slice(), factor) {
+        (8 | 11, [one, ..], _) if parallels.len() <= 2 => {
+            set(first, *one);
             set(second, *parallels.last()?);
-            set(longitude, required("longitude_of_central_meridian")?);
-            set(latitude, required("latitude_of_projection_origin")?);
-            if name == "lambert_conformal_conic" { 8 } else { 11 }
         }
-        "azimuthal_equidistant" | "lambert_azimuthal_equal_area" => {
-            set(longitude, required("longitude_of_projection_origin")?);
-            set(latitude, required("latitude_of_projection_origin")?);
-            if name == "azimuthal_equidistant" { 12 } else { 10 }
+        (28, [parallel], _) | (7, [parallel], None) => set(first, *parallel),
+        (7, [], Some(factor)) => {
+            set(latitude, 0.0);
+            set(scale, factor);
         }
-        "lambert_cylindrical_equal_area" => {
-            let [parallel] = parallels.as_slice() else { return None };
-            set(first, *parallel);
-            set(longitude, required("longitude_of_central_meridian")?);
-            28
-        }
-        "mercator" => {
-            set(longitude, required("longitude_of_projection_origin")?);
-            match (parallels.as_slice(), number("scale_factor_at_projection_origin")?) {
-                ([parallel], None) => set(first, *parallel),
-                ([], Some(factor)) => {
-                    set(latitude, 0.0);
-                    set(scale, factor);
-                }
-                _ => return None,
+        (15, [], Some(_)) | (15, [_], None) => {
+            let at = number(ORIGIN_LATITUDE.0)??;
+            let parallel = parallels.first().copied().unwrap_or(at);
+            if at.abs() != 90.0 || parallel.signum() != at.signum() {
+                return None;
             }
-            7
+            set(latitude, parallel);
+            set(scale, factor.unwrap_or(1.0));
         }
-        "polar_stereographic" => {
-            let at = required("latitude_of_projection_origin")?;
-            set(pole, required("straight_vertical_longitude_from_pole")?);
-            match (parallels.as_slice(), number("scale_factor_at_projection_origin")?) {
-                ([parallel], None) if parallel.signum() == at.signum() && at.abs() == 90.0 => {
-                    set(latitude, *parallel);
-                    set(scale, 1.0);
-                }
-                ([], Some(factor)) if at.abs() == 90.0 => {
-                    set(latitude, at);
-                    set(scale, factor);
-                }
-                _ => return None,
-            }
-            15
-        }
-        "stereographic" => {
-            set(longitude, required("longitude_of_projection_origin")?);
-            set(latitude, required("latitude_of_projection_origin")?);
-            set(scale, required("scale_factor_at_projection_origin")?);
-            14
-        }
-        "transverse_mercator" => {
-            set(longitude, required("longitude_of_central_meridian")?);
-            set(latitude, required("latitude_of_projection_origin")?);
-            set(scale, required("scale_factor_at_central_meridian")?);
-            1
-        }
-        _ => return None,
-    })
+        (7 | 8 | 11 | 15 | 28, ..) => return None,
+        _ => {}
+    }
+    Some(*method)
 }
 
 #[cfg(test)]

@@ -120,11 +120,11 @@ fn packing(attributes: &CfAttributes, data_type: &DataType, is_time: bool) -> Re
 fn factor(attributes: &CfAttributes, name: &'static str) -> Result<Option<Factor>, UnpackRefusal> {
     let Some(attribute) = attributes.get(name) else { return Ok(None) };
     match (attribute.values.as_slice(), &attribute.data_type) {
-        #[expect(clippy::cast_possible_truncation, reason = "a 32-bit float was read as 64 bits")]
-        ([Element::Float(value)], Some(DataType::Float32)) => Ok(Some(Factor::Single(*value as f32))),
-        ([Element::Float(value)], Some(DataType::Float64)) => Ok(Some(Factor::Double(*value))),
+        ([Element::Float(value)], Some(data_type @ (DataType::Float32 | DataType::Float64))) => {
+            Ok(Some((data_type.clone(), *value)))
+        }
         ([Element::Integer(value)], Some(data_type)) if data_type.is_integer() => {
-            Ok(Some(Factor::Integer(*value as f64)))
+            Ok(Some((data_type.clone(), *value as f64)))
         }
         _ => Err(UnpackRefusal::Factor(name)),
     }
@@ -156,16 +156,8 @@ const ATTRIBUTES: [&str; 5] = ["_FillValue", "_Unsigned", "add_offset", "missing
 const DURATIONS: [&str; 7] =
     ["days", "hours", "minutes", "seconds", "milliseconds", "microseconds", "nanoseconds"];
 
-/// `scale_factor` or `add_offset` in its stored type, which determines the type that xarray unpacks to.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) enum Factor {
-    /// A 32-bit float.
-    Single(f32),
-    /// A 64-bit float.
-    Double(f64),
-    /// An integer.
-    Integer(f64),
-}
+/// `scale_factor` or `add_offset`, after its stored type, which determines the type that xarray unpacks to.
+pub(crate) type Factor = (DataType, f64);
 
 /// The packing of an array.
 #[derive(Clone, PartialEq, Debug)]
@@ -213,15 +205,6 @@ pub(crate) enum UnpackRefusal {
     Arithmetic(#[from] ArithmeticError),
 }
 
-impl Factor {
-    fn value(self) -> f64 {
-        match self {
-            Self::Single(value) => value.into(),
-            Self::Double(value) | Self::Integer(value) => value,
-        }
-    }
-}
-
 impl Packing {
     /// Unpacks an array: data type, fill value, codecs and attributes, and the fill value in its report.
     ///
@@ -267,17 +250,16 @@ impl Packing {
     /// Returns the type that xarray 2026.9 would unpack to (`_choose_float_dtype`, or `maybe_promote` if there is only a
     /// sentinel).
     fn result(&self) -> Result<DataType, UnpackRefusal> {
-        use Factor::{Integer, Single};
-        let is_word = self.stored.is_integer() && self.stored.size() == Some(4);
-        Ok(match (self.scale, self.offset) {
-            (None, None) if self.stored.is_float() => self.stored.clone(),
-            (None, None) if self.is_time => return Err(UnpackRefusal::Times),
-            (None, None) if self.stored.size() <= Some(2) => DataType::Float32,
-            (Some(Single(_)), Some(Single(_))) if !is_word => DataType::Float32,
-            (Some(Single(_)), None) => DataType::Float32,
-            (Some(Integer(_)), None) => return Err(UnpackRefusal::IntegerResult),
-            _ => DataType::Float64,
-        })
+        let types = [&self.scale, &self.offset].map(|factor| Some(factor.as_ref()?.0.clone()));
+        match &types {
+            [None, None] if self.stored.is_float() => Ok(self.stored.clone()),
+            [None, None] if self.is_time => Err(UnpackRefusal::Times),
+            [None, None] if self.stored.size() <= Some(2) => Ok(DataType::Float32),
+            [None, None] => Ok(DataType::Float64),
+            _ => decoded_type(&self.stored, &types, false)
+                .filter(DataType::is_float)
+                .ok_or(UnpackRefusal::IntegerResult),
+        }
     }
 }
 
@@ -311,11 +293,11 @@ impl UnpackTransform {
         if mantissa(&stored) > mantissa(&result) {
             return Err(UnpackRefusal::Precision { stored, result });
         }
-        let offset = packing.offset.map_or(0.0, Factor::value);
+        let offset = packing.offset.as_ref().map_or(0.0, |(_, offset)| *offset);
         if !offset.is_finite() {
             return Err(UnpackRefusal::Factor("add_offset"));
         }
-        let scale = packing.scale.map_or(1.0, Factor::value);
+        let scale = packing.scale.as_ref().map_or(1.0, |(_, scale)| *scale);
         let divisor = scale.recip();
         if !scale.is_normal() || !divisor.is_normal() {
             return Err(UnpackRefusal::Factor("scale_factor"));
@@ -403,17 +385,19 @@ mod tests {
     /// `_choose_float_dtype` and `maybe_promote` of xarray 2026.9.
     #[test]
     fn the_result_has_the_type_that_xarray_chooses() {
-        let (single, double, integer) = (Factor::Single(0.5), Factor::Double(0.5), Factor::Integer(2.0));
-        let result = |stored, scale, offset| packing(stored, scale, offset).result();
-        assert_eq!(result(Int16, Some(single), Some(single)), Ok(Float32));
-        assert_eq!(result(Int32, Some(single), Some(single)), Ok(Float64));
-        assert_eq!(result(Float32, Some(single), Some(single)), Ok(Float32));
-        assert_eq!(result(Int16, Some(single), Some(double)), Ok(Float64));
-        assert_eq!(result(Int16, Some(single), None), Ok(Float32));
-        assert_eq!(result(Int16, None, Some(single)), Ok(Float64));
-        assert_eq!(result(Int16, Some(double), None), Ok(Float64));
-        assert_eq!(result(Int16, Some(integer), Some(integer)), Ok(Float64));
-        assert_eq!(result(Int16, Some(integer), None), Err(UnpackRefusal::IntegerResult));
+        let (single, double, integer) = ((Float32, 0.5), (Float64, 0.5), (Int16, 2.0));
+        let result = |stored, scale: Option<&Factor>, offset: Option<&Factor>| {
+            packing(stored, scale.cloned(), offset.cloned()).result()
+        };
+        assert_eq!(result(Int16, Some(&single), Some(&single)), Ok(Float32));
+        assert_eq!(result(Int32, Some(&single), Some(&single)), Ok(Float64));
+        assert_eq!(result(Float32, Some(&single), Some(&single)), Ok(Float32));
+        assert_eq!(result(Int16, Some(&single), Some(&double)), Ok(Float64));
+        assert_eq!(result(Int16, Some(&single), None), Ok(Float32));
+        assert_eq!(result(Int16, None, Some(&single)), Ok(Float64));
+        assert_eq!(result(Int16, Some(&double), None), Ok(Float64));
+        assert_eq!(result(Int16, Some(&integer), Some(&integer)), Ok(Float64));
+        assert_eq!(result(Int16, Some(&integer), None), Err(UnpackRefusal::IntegerResult));
         assert_eq!(result(UInt16, None, None), Ok(Float32));
         assert_eq!(result(Int32, None, None), Ok(Float64));
         assert_eq!(result(Float16, None, None), Ok(Float16));
@@ -434,14 +418,14 @@ mod tests {
             transform.codecs(ScalarMap::default()).iter().map(name).collect::<Vec<_>>()
         };
         let cast = |data_type| (false, false, Some((data_type, None)));
-        let (tenth, half) = (Some(Factor::Single(0.1)), Some(Factor::Single(0.5)));
+        let (tenth, half) = (|| Some((Float32, f64::from(0.1_f32))), || Some((Float32, 0.5)));
         let both = (true, true, None);
-        assert_eq!(codecs(Int16, half, half), [both.clone(), cast(Int16)], "an exact quotient");
-        assert_eq!(codecs(Int16, Some(Factor::Double(0.1)), half), [both, cast(Int16)], "64 bits");
+        assert_eq!(codecs(Int16, half(), half()), [both.clone(), cast(Int16)], "an exact quotient");
+        assert_eq!(codecs(Int16, Some((Float64, 0.1)), half()), [both, cast(Int16)], "64 bits");
         let (add, divide) = ((true, false, None), (false, true, None));
-        assert_eq!(codecs(Int16, tenth, half), [add.clone(), cast(Float64), divide.clone(), cast(Int16)]);
+        assert_eq!(codecs(Int16, tenth(), half()), [add.clone(), cast(Float64), divide.clone(), cast(Int16)]);
         let clamped = (false, false, Some((Float64, Some(OutOfRange::Clamp))));
-        assert_eq!(codecs(Float32, tenth, half), [add, clamped, divide, cast(Float32)]);
+        assert_eq!(codecs(Float32, tenth(), half()), [add, clamped, divide, cast(Float32)]);
         let time = Packing { is_time: true, ..packing(Int16, None, None) };
         assert_eq!(time.result(), Err(UnpackRefusal::Times));
     }
@@ -449,23 +433,23 @@ mod tests {
     #[test]
     fn what_would_be_rounded_is_kept() {
         let transform = |packing: &Packing| UnpackTransform::of(packing).map(|transform| transform.divisor);
-        let tenth = Some(Factor::Single(0.1));
+        let tenth = Some((Float32, f64::from(0.1_f32)));
         let refused = UnpackTransform::of(&packing(Int32, tenth, None)).err();
         assert_eq!(refused, Some(UnpackRefusal::Precision { stored: Int32, result: Float32 }));
         assert!(matches!(
-            transform(&packing(Int64, Some(Factor::Double(0.1)), None)),
+            transform(&packing(Int64, Some((Float64, 0.1)), None)),
             Err(UnpackRefusal::Precision { .. })
         ));
-        let hours = |scale| Packing { is_time: true, ..packing(Int32, Some(Factor::Double(scale)), None) };
+        let hours = |scale| Packing { is_time: true, ..packing(Int32, Some((Float64, scale)), None) };
         assert_eq!(transform(&hours(0.25)), Ok(4.0));
         assert_eq!(transform(&hours(0.1)), Err(UnpackRefusal::Times));
         for scale in [0.0, f64::NAN, f64::INFINITY, 1e-320, f64::MAX] {
             assert_eq!(
-                transform(&packing(Int8, Some(Factor::Double(scale)), None)),
+                transform(&packing(Int8, Some((Float64, scale)), None)),
                 Err(UnpackRefusal::Factor("scale_factor"))
             );
         }
-        let offset = packing(Int8, None, Some(Factor::Double(f64::NAN)));
+        let offset = packing(Int8, None, Some((Float64, f64::NAN)));
         assert_eq!(transform(&offset), Err(UnpackRefusal::Factor("add_offset")));
     }
 }

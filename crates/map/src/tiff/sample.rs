@@ -168,8 +168,8 @@ fn factor(array: &Array, name: &str) -> Option<Factor> {
     let value = array.attributes.get(name)?.as_f64()?;
     let is_small = array.data_type.size() <= Some(2) || array.data_type == DataType::Float32;
     #[expect(clippy::cast_possible_truncation, reason = "rounds as rioxarray does")]
-    let factor = if is_small { Factor::Single(value as f32) } else { Factor::Double(value) };
-    Some(factor)
+    let single = f64::from(value as f32);
+    Some(if is_small { (DataType::Float32, single) } else { (DataType::Float64, value) })
 }
 
 #[cfg(test)]
