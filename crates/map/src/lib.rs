@@ -31,6 +31,6 @@ pub use crate::report::{
 };
 pub use crate::source_attribute::{NumpyField, NumpyType, SourceAttribute, SourceValue};
 pub use crate::task::{
-    ChunkContent, ConvertedPart, ElementTransform, InlineTask, LercLayout, PaddedString, Piece, PieceBytes,
-    ReferenceText, StoredChange, StringEnd,
+    ChunkContent, ElementPart, ElementTransform, InlineTask, LercLayout, Piece, PieceBytes, ReferenceText,
+    StoredChange,
 };

@@ -1,5 +1,6 @@
 //! Chunks that are made from the file's bytes, and the conversion of their elements.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -118,6 +119,14 @@ impl ChunkContent {
         }
     }
 
+    /// Returns the pieces, to change them; `None` for content of another kind.
+    pub(crate) fn pieces_mut(&mut self) -> Option<&mut Vec<Piece>> {
+        match self {
+            Self::Assemble { pieces, .. } | Self::Variable { pieces, .. } => Some(pieces),
+            Self::Stored { .. } => None,
+        }
+    }
+
     /// Returns the pieces, or nothing for content of another kind.
     pub fn pieces(&self) -> &[Piece] {
         match self {
@@ -205,31 +214,19 @@ impl Piece {
         let (to, extent) = (origin.clone(), shape.clone());
         Self { source, bytes, codecs, shape, from: origin, to, extent, transform }
     }
-}
 
-/// A fixed-length string that is not stored null-padded.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PaddedString {
-    /// Offset in the element, in bytes.
-    pub offset: u32,
-    /// Size in bytes.
-    pub size: u32,
-    /// How the end of the text is marked.
-    pub end: StringEnd,
-}
-
-/// How a fixed-length string marks the end of its text.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum StringEnd {
-    /// The first NUL ends the text; the bytes after it are undefined.
-    Nul,
-    /// Trailing blanks are padding.
-    Blanks,
+    /// Cuts what exceeds the first elements of the chunk along each axis. Returns whether anything is left.
+    pub(crate) fn clip(&mut self, ends: impl IntoIterator<Item = u64>) -> bool {
+        for ((extent, to), end) in self.extent.iter_mut().zip(&self.to).zip(ends) {
+            *extent = (*extent).min(end.saturating_sub(*to));
+        }
+        !self.extent.contains(&0)
+    }
 }
 
 /// A part of an element with a conversion of its own.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ConvertedPart {
+pub struct ElementPart {
     /// Offset in the stored element, in bytes.
     pub from: u32,
     /// Offset in the new element, in bytes.
@@ -245,19 +242,19 @@ pub struct ConvertedPart {
 pub enum ElementTransform {
     /// None: the stored element is the array's element.
     None,
-    /// Parts of the stored element are copied, then strings and numbers among them converted in place.
+    /// Parts of the stored element become parts of the new one.
     Repack {
         /// Size of a stored element.
         stored_size: u32,
-        /// Parts to copy: (offset in the stored element, offset in the new one, bytes).
-        parts: Vec<(u32, u32, u32)>,
-        /// Strings of the new element that become null-padded.
-        strings: Vec<PaddedString>,
-        /// Parts that are converted instead of copied.
-        converted: Vec<ConvertedPart>,
-        /// Numbers of the new element whose bytes are reversed: (offset, bytes).
-        reversed: Vec<(u32, u32)>,
+        /// Parts.
+        parts: Arc<[ElementPart]>,
     },
+    /// A string that ends before its first NUL, if it has one, as a null-padded one. The bytes after a NUL are undefined.
+    NullTerminated,
+    /// A string that is padded with blanks, as a null-padded one.
+    SpacePadded,
+    /// The bytes of a number in reverse order.
+    Reversed,
     /// An integer with unused bits: shifted right by its offset, cut to its precision, sign-extended, and stored in the
     /// array's element size and byte order.
     Integer {
@@ -267,9 +264,11 @@ pub enum ElementTransform {
         big_endian: bool,
     },
     /// A time of PyTables, which has seconds in the upper half of 64 bits and microseconds in the lower half, both signed,
-    /// as a 64-bit float of seconds in the same byte order.
+    /// as a 64-bit float of seconds.
     Time {
-        /// The most significant byte comes first.
+        /// Byte order of the stored time.
+        stored: Endian,
+        /// The array's bytes are most significant first.
         big_endian: bool,
     },
     /// A floating-point number as the IEEE 754 number of the same value; an error if there is none. NaNs lose their
@@ -287,125 +286,103 @@ pub enum ElementTransform {
 }
 
 impl ElementTransform {
-    /// Returns a transform that copies parts of an element and null-pads its strings.
-    pub(crate) fn repack(stored_size: u32, parts: Vec<(u32, u32, u32)>, strings: Vec<PaddedString>) -> Self {
-        Self::Repack { stored_size, parts, strings, converted: Vec::new(), reversed: Vec::new() }
-    }
-
     /// Returns the size of a stored element in bytes, or `None` where it is that of the array's element.
     pub fn stored_size(&self) -> Option<u32> {
         match self {
-            Self::None => None,
+            Self::None | Self::NullTerminated | Self::SpacePadded | Self::Reversed => None,
             Self::Repack { stored_size, .. } => Some(*stored_size),
             Self::Integer { stored, .. } => Some(stored.size),
             Self::Float { stored, .. } => Some(stored.size),
             Self::Time { .. } => Some(8),
         }
     }
-}
 
-impl ElementTransform {
+    /// Reverses the bytes of the resulting number.
+    pub(crate) fn reverse(&mut self) {
+        match self {
+            Self::Reversed => *self = Self::None,
+            Self::Integer { big_endian, .. }
+            | Self::Float { big_endian, .. }
+            | Self::Time { big_endian, .. } => {
+                *big_endian = !*big_endian;
+            }
+            _ => *self = Self::Reversed,
+        }
+    }
+
     /// Converts stored elements to elements of the array, one after the other; `size` is that of one array element in
     /// bytes. Returns `None` if the bytes are not a whole number of stored elements, a part exceeds its element, or a
     /// number cannot be converted exactly.
     pub fn apply(&self, stored: &[u8], size: usize) -> Option<Vec<u8>> {
+        if *self == Self::None {
+            return Some(stored.to_vec());
+        }
+        let stored_size = self.stored_size().map_or(Some(size), |size| usize::try_from(size).ok())?;
+        if size == 0 || stored_size == 0 || !stored.len().is_multiple_of(stored_size) {
+            return None;
+        }
+        let mut made = vec![0; (stored.len() / stored_size).checked_mul(size)?];
+        for (from, to) in stored.chunks_exact(stored_size).zip(made.chunks_exact_mut(size)) {
+            self.convert(from, to)?;
+        }
+        Some(made)
+    }
+
+    /// Converts one element. Both slices have its size, stored and converted.
+    fn convert(&self, from: &[u8], to: &mut [u8]) -> Option<()> {
         match self {
-            Self::None => Some(stored.to_vec()),
-            Self::Repack { stored_size, parts, strings, converted, reversed } => {
-                each(stored, *stored_size, size, |from, to| {
-                    repack(from, to, parts)?;
-                    strings.iter().try_for_each(|string| null_pad(to, *string))?;
-                    converted.iter().try_for_each(|part| convert(from, to, part))?;
-                    reversed.iter().try_for_each(|(at, size)| part_mut(to, *at, *size).map(<[u8]>::reverse))
-                })
+            Self::Repack { parts, .. } => {
+                for part in parts.iter() {
+                    let length = part.transform.stored_size().unwrap_or(part.size);
+                    let from = from.get(range(part.from, length)?)?;
+                    part.transform.convert(from, to.get_mut(range(part.to, part.size)?)?)?;
+                }
             }
-            Self::Integer { stored: integer, big_endian } => {
-                let StoredInteger { size: stored_size, endian, offset, precision, signed } = *integer;
-                if u32::from(offset) + u32::from(precision) > stored_size.saturating_mul(8) {
+            Self::None => to.copy_from_slice(from),
+            Self::Reversed => {
+                to.copy_from_slice(from);
+                to.reverse();
+            }
+            // As libhdf5 does (`H5T__conv_s_s`).
+            Self::NullTerminated | Self::SpacePadded => {
+                let end = match self {
+                    Self::NullTerminated => from.iter().position(|byte| *byte == 0).unwrap_or(from.len()),
+                    _ => from.iter().rposition(|byte| *byte != b' ').map_or(0, |last| last + 1),
+                };
+                to.get_mut(..end)?.copy_from_slice(from.get(..end)?);
+            }
+            Self::Integer { stored, big_endian } => {
+                let StoredInteger { size, endian, offset, precision, signed } = *stored;
+                if u32::from(offset) + u32::from(precision) > size.saturating_mul(8) {
                     return None;
                 }
-                each(stored, stored_size, size, |from, to| {
-                    let raw = unsigned(from, endian == Endian::Big)?;
-                    write_integer(significant(raw, offset, precision, signed)?, to, *big_endian)
-                })
+                let raw = unsigned(from, endian == Endian::Big)?;
+                write_integer(significant(raw, offset, precision, signed)?, to, *big_endian)?;
             }
-            Self::Time { big_endian } => each(stored, 8, size, |from, to| seconds(from, to, *big_endian)),
-            Self::Float { stored: float, exponent_size, mantissa_size, big_endian } => {
-                each(stored, float.size, size, |from, to| {
-                    let raw = unsigned(from, float.order == ByteOrder::Big)?;
-                    let target = (u32::from(*exponent_size), u32::from(*mantissa_size));
-                    write_integer(ieee(raw, float, target)?, to, *big_endian)
-                })
+            Self::Time { stored, big_endian } => {
+                let number = u64::try_from(unsigned(from, *stored == Endian::Big)?).ok()?.cast_signed();
+                let (whole, micro) = (i32::try_from(number >> 32).ok()?, number.to_le_bytes());
+                let micro = i32::from_le_bytes(*micro.first_chunk()?);
+                let seconds = 1e-6 * f64::from(micro) + f64::from(whole);
+                write_integer(seconds.to_bits().into(), to, *big_endian)?;
+            }
+            Self::Float { stored, exponent_size, mantissa_size, big_endian } => {
+                let raw = unsigned(from, stored.order == ByteOrder::Big)?;
+                let target = (u32::from(*exponent_size), u32::from(*mantissa_size));
+                write_integer(ieee(raw, stored, target)?, to, *big_endian)?;
             }
         }
+        Some(())
     }
 }
 
-/// Converts stored elements one by one to elements of `size` bytes.
-fn each(
-    stored: &[u8],
-    stored_size: u32,
-    size: usize,
-    one: impl Fn(&[u8], &mut [u8]) -> Option<()>,
-) -> Option<Vec<u8>> {
-    let stored_size = usize::try_from(stored_size).ok().filter(|n| *n > 0)?;
-    if size == 0 || !stored.len().is_multiple_of(stored_size) {
-        return None;
-    }
-    let mut made = vec![0; (stored.len() / stored_size).checked_mul(size)?];
-    for (from, to) in stored.chunks_exact(stored_size).zip(made.chunks_exact_mut(size)) {
-        one(from, to)?;
-    }
-    Some(made)
-}
-
-/// Copies parts (offset in `from`, offset in `to`, length) of an element.
-fn repack(from: &[u8], to: &mut [u8], parts: &[(u32, u32, u32)]) -> Option<()> {
-    for (at, place, length) in parts {
-        let (start, count) = (usize::try_from(*at).ok()?, usize::try_from(*length).ok()?);
-        let source = from.get(start..start.checked_add(count)?)?;
-        part_mut(to, *place, *length)?.copy_from_slice(source);
-    }
-    Some(())
-}
-
-/// Returns the part of an element at an offset.
-fn part_mut(element: &mut [u8], at: u32, length: u32) -> Option<&mut [u8]> {
-    let (at, length) = (usize::try_from(at).ok()?, usize::try_from(length).ok()?);
-    element.get_mut(at..at.checked_add(length)?)
-}
-
-/// Makes a string null-padded, as libhdf5 does (`H5T__conv_s_s`). A null-terminated string ends before its first NUL,
-/// a space-padded one before its trailing blanks.
-fn null_pad(element: &mut [u8], string: PaddedString) -> Option<()> {
-    let bytes = part_mut(element, string.offset, string.size)?;
-    let end = match string.end {
-        StringEnd::Nul => bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len()),
-        StringEnd::Blanks => bytes.iter().rposition(|byte| *byte != b' ').map_or(0, |last| last + 1),
-    };
-    bytes.get_mut(end..)?.fill(0);
-    Some(())
-}
-
-/// Converts a part of an element.
-fn convert(from: &[u8], to: &mut [u8], part: &ConvertedPart) -> Option<()> {
-    let start = usize::try_from(part.from).ok()?;
-    let end = start.checked_add(usize::try_from(part.transform.stored_size()?).ok()?)?;
-    let place = part_mut(to, part.to, part.size)?;
-    place.copy_from_slice(&part.transform.apply(from.get(start..end)?, place.len())?);
-    Some(())
-}
-
-/// Writes the seconds that PyTables shows for a time.
-fn seconds(from: &[u8], to: &mut [u8], big_endian: bool) -> Option<()> {
-    let stored = u64::try_from(unsigned(from, big_endian)?).ok()?.cast_signed();
-    let (whole, micro) = (i32::try_from(stored >> 32).ok()?, stored.to_le_bytes());
-    let micro = i32::from_le_bytes(*micro.first_chunk()?);
-    write_integer((1e-6 * f64::from(micro) + f64::from(whole)).to_bits().into(), to, big_endian)
+fn range(start: u32, length: u32) -> Option<Range<usize>> {
+    let (start, length) = (usize::try_from(start).ok()?, usize::try_from(length).ok()?);
+    Some(start..start.checked_add(length)?)
 }
 
 /// Returns stored bits as a number; `None` for more than 128 bits.
-fn unsigned(bytes: &[u8], big_endian: bool) -> Option<u128> {
+pub(crate) fn unsigned(bytes: &[u8], big_endian: bool) -> Option<u128> {
     let push = |value: u128, byte: &u8| (value << 8) | u128::from(*byte);
     match bytes.len() {
         0..=16 if big_endian => Some(bytes.iter().fold(0, push)),
@@ -415,7 +392,7 @@ fn unsigned(bytes: &[u8], big_endian: bool) -> Option<u128> {
 }
 
 /// Returns the `precision` bits from `bit_offset` on, sign-extended if `signed`.
-fn significant(raw: u128, bit_offset: u16, precision: u16, signed: bool) -> Option<u128> {
+pub(crate) fn significant(raw: u128, bit_offset: u16, precision: u16, signed: bool) -> Option<u128> {
     let unused = 128u32.checked_sub(precision.into()).filter(|n| *n < 128)?;
     let left = raw.checked_shr(bit_offset.into())?.checked_shl(unused)?;
     Some(if signed { (left.cast_signed() >> unused).cast_unsigned() } else { left >> unused })
@@ -523,24 +500,25 @@ mod tests {
 
     #[test]
     fn members_move_together() {
-        let repack = ElementTransform::repack(8, vec![(0, 0, 1), (4, 1, 2)], Vec::new());
+        let repack = |parts: &[(u32, u32, u32)]| {
+            let copy = |(from, to, size)| ElementPart { from, to, size, transform: ElementTransform::None };
+            ElementTransform::Repack { stored_size: 8, parts: parts.iter().copied().map(copy).collect() }
+        };
+        let outside = repack(&[(6, 0, 3)]);
+        let repack = repack(&[(0, 0, 1), (4, 1, 2)]);
         assert_eq!(repack.apply(&[1, 9, 9, 9, 2, 3, 9, 9], 3), Some(vec![1, 2, 3]));
-        let outside = ElementTransform::repack(8, vec![(6, 0, 3)], Vec::new());
         assert_eq!(outside.apply(&[0; 8], 3), None);
     }
 
     /// Expected values: such strings as h5py 3.16 reads them into NumPy arrays.
     #[test]
     fn strings_become_null_padded() {
-        let read = |end, bytes: &[u8]| {
-            let size = u32::try_from(bytes.len()).unwrap();
-            let strings = vec![PaddedString { offset: 0, size, end }];
-            ElementTransform::repack(size, vec![(0, 0, size)], strings).apply(bytes, bytes.len()).unwrap()
-        };
-        assert_eq!(read(StringEnd::Nul, b"ab\0cd\xff"), b"ab\0\0\0\0");
-        assert_eq!(read(StringEnd::Nul, b"abc"), b"abc");
-        assert_eq!(read(StringEnd::Blanks, b"x y   "), b"x y\0\0\0");
-        assert_eq!(read(StringEnd::Blanks, b"a\0 b\0 "), b"a\0 b\0\0");
+        use ElementTransform::{NullTerminated, SpacePadded};
+        let read = |padding: ElementTransform, bytes: &[u8]| padding.apply(bytes, bytes.len()).unwrap();
+        assert_eq!(read(NullTerminated, b"ab\0cd\xff"), b"ab\0\0\0\0");
+        assert_eq!(read(NullTerminated, b"abc"), b"abc");
+        assert_eq!(read(SpacePadded, b"x y   "), b"x y\0\0\0");
+        assert_eq!(read(SpacePadded, b"a\0 b\0 "), b"a\0 b\0\0");
     }
 
     /// Expected values: PyTables 3.11 on such a `Time64Col`.
@@ -548,7 +526,11 @@ mod tests {
     fn times_of_pytables_become_seconds() {
         let seconds = |stored: i64, big_endian: bool| {
             let bytes = if big_endian { stored.to_be_bytes() } else { stored.to_le_bytes() };
-            ElementTransform::Time { big_endian }.apply(&bytes, 8)
+            {
+                let stored = if big_endian { Endian::Big } else { Endian::Little };
+                ElementTransform::Time { stored, big_endian }
+            }
+            .apply(&bytes, 8)
         };
         let bytes = |value: f64| Some(value.to_le_bytes().to_vec());
         assert_eq!(seconds(1_178_896_298 << 32 | 25_000, false), bytes(1_178_896_298.025));
@@ -558,17 +540,15 @@ mod tests {
 
     #[test]
     fn members_are_converted_in_their_places() {
-        let part = |from, to, size, transform| ConvertedPart { from, to, size, transform };
-        let transform = ElementTransform::Repack {
-            stored_size: 7,
-            parts: vec![(6, 4, 1)],
-            strings: Vec::new(),
-            converted: vec![
-                part(0, 0, 2, integer(2, false, 4, 12, true)),
-                part(3, 2, 2, integer(3, true, 0, 12, false)),
-            ],
-            reversed: vec![(2, 2)],
-        };
+        let part = |from, to, size, transform| ElementPart { from, to, size, transform };
+        let mut reversed = integer(3, true, 0, 12, false);
+        reversed.reverse();
+        let parts = [
+            part(6, 4, 1, ElementTransform::None),
+            part(0, 0, 2, integer(2, false, 4, 12, true)),
+            part(3, 2, 2, reversed),
+        ];
+        let transform = ElementTransform::Repack { stored_size: 7, parts: parts.into() };
         let stored = [0xef, 0xff, 9, 0, 0x1, 0x23, 7];
         assert_eq!(transform.apply(&stored, 5), Some(vec![0xfe, 0xff, 0x01, 0x23, 7]));
         assert_eq!(transform.apply(&stored, 4), None, "members past the end");

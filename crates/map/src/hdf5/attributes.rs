@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use half::f16;
 use serde_json::{Map, Value};
 use virtualize_hdf5::model::{
-    Attribute, ByteOrder, CharacterSet, Dataset, Dataspace, Datatype, Element, File, Integer, Member, Object,
+    Attribute, ByteOrder, CharacterSet, Dataset, Dataspace, Datatype, Element, File, Member, Object,
     Selection,
 };
 use virtualize_remedy::Code;
-use virtualize_zarr::{DataType, ZarrFormat};
+use virtualize_zarr::{DataType, Endian, ZarrFormat};
 
-use super::datatype::{element_type, is_boolean, numpy_time};
+use super::datatype::{element_type, endian_of, integer_data_type, is_boolean, numpy_time};
 use super::dimensions::Dimensions;
 use super::objects::{Lookup, ObjectNames, reference_part, reference_path};
 use super::{Mapper, chunks};
@@ -20,6 +20,7 @@ use crate::cf::{CfAttribute, CfAttributes, FillPlan, write_sentinels};
 use crate::source_attribute::{
     NumpyField, NumpyType, SourceAttribute, SourceValue, float_json, integer_json, numpy_name,
 };
+use crate::task::{significant, unsigned};
 use crate::{Error, Result};
 
 /// Bookkeeping of NetCDF-4 and dimension scales, which h5netcdf and netCDF4 hide (`h5netcdf.attrs._HIDDEN_ATTRS`).
@@ -180,16 +181,10 @@ pub(super) fn flags(datatype: &Datatype) -> Option<[(&'static str, Value); 2]> {
     let mut meanings = Vec::with_capacity(members.len());
     for (name, bytes) in members {
         meanings.push(if name.is_empty() { "_".to_owned() } else { name.replace(char::is_whitespace, "_") });
-        let push = |value: u128, byte: &u8| (value << 8) | u128::from(*byte);
-        let raw = match integer.order {
-            _ if bytes.is_empty() || bytes.len() > 8 => return None,
-            ByteOrder::Big => bytes.iter().fold(0, push),
-            ByteOrder::Little => bytes.iter().rev().fold(0, push),
-            ByteOrder::Vax => return None,
-        };
-        let unused = 128u32.checked_sub(u32::try_from(bytes.len()).ok()?.checked_mul(8)?)?;
-        let shifted = (raw << unused).cast_signed();
-        values.push(integer_json(if integer.signed { shifted >> unused } else { raw.cast_signed() }));
+        let is_sound = (1..=8).contains(&bytes.len()) && integer.order != ByteOrder::Vax;
+        let bits = u16::try_from(bytes.len()).ok().filter(|_| is_sound)? * 8;
+        let raw = unsigned(bytes, integer.order == ByteOrder::Big)?;
+        values.push(integer_json(significant(raw, 0, bits, integer.signed)?.cast_signed()));
     }
     Some([("flag_values", values.into()), ("flag_meanings", meanings.join(" ").into())])
 }
@@ -217,7 +212,7 @@ impl Mapper<'_> {
         {
             let dtype = time.duration.map(|dtype| ("dtype", dtype));
             for (name, value) in [("units", time.units)].into_iter().chain(dtype) {
-                attributes.entry(name).or_insert_with(|| value.into());
+                attributes.entry(name).or_insert_with(|| value.as_str().into());
                 if let Some(kept) = self.report.attributes.get_mut(path)
                     && kept.iter().all(|attribute| attribute.name != name)
                 {
@@ -392,7 +387,10 @@ fn numpy_type(datatype: &Datatype) -> Option<NumpyType> {
     match datatype {
         Datatype::Enum { base, members } if is_boolean(base, members) => plain("|b1".to_owned()),
         Datatype::Enum { base, .. } => numpy_type(base),
-        Datatype::Integer(integer) | Datatype::Bitfield(integer) => plain(integer_type(integer)?),
+        Datatype::Integer(integer) | Datatype::Bitfield(integer) => {
+            let order = endian_of(integer.order).ok().or((integer.size == 1).then_some(Endian::Little))?;
+            plain(numpy_name(&integer_data_type(integer.size, integer.signed)?, order))
+        }
         Datatype::String { size, .. } => plain(format!("|S{size}")),
         Datatype::Opaque { size, tag } => match (numpy_time(tag), tag.strip_prefix("NUMPY:")) {
             (Some(_), Some(time)) if *size == 8 => plain(time.to_owned()),
@@ -408,18 +406,6 @@ fn numpy_type(datatype: &Datatype) -> Option<NumpyType> {
         },
         _ => None,
     }
-}
-
-/// Returns the type of whole bytes that contains an integer.
-fn integer_type(integer: &Integer) -> Option<String> {
-    let order = match integer.order {
-        _ if integer.size == 1 => '|',
-        ByteOrder::Little => '<',
-        ByteOrder::Big => '>',
-        ByteOrder::Vax => return None,
-    };
-    let kind = if integer.signed { 'i' } else { 'u' };
-    matches!(integer.size, 1 | 2 | 4 | 8).then(|| format!("{order}{kind}{}", integer.size))
 }
 
 /// Returns the type of a real or complex floating-point number that is stored in a format of IEEE 754.

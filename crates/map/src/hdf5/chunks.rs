@@ -26,7 +26,10 @@ use crate::{ChunkContent, ElementTransform, Error, MapOptions, Piece, PieceBytes
 /// Maximum number of chunks of one array that are made inline one by one.
 pub(super) const INLINE_CHUNKS: u64 = 100_000;
 
-/// What planner the chunks looks at.
+/// Why strings that are not null-padded are converted.
+const STRINGS: &str = "its strings are null-terminated or space-padded, and those of Zarr null-padded";
+
+/// Inputs of chunk planning for one dataset.
 #[derive(Clone, Copy)]
 pub(super) struct ChunkPlanner<'a> {
     /// The dataset.
@@ -118,16 +121,25 @@ impl ChunkPlanner<'_> {
                 Some("values of variable length are stored in the global heap")
             }
             ElementTransform::None => None,
-            ElementTransform::Repack { strings, .. } if !strings.is_empty() => {
-                Some("its strings are null-terminated or space-padded, and those of Zarr null-padded")
+            ElementTransform::NullTerminated | ElementTransform::SpacePadded => Some(STRINGS),
+            ElementTransform::Reversed => None,
+            ElementTransform::Repack { parts, .. } => {
+                let (mut text, mut converted, mut reversed) = (false, false, false);
+                for part in parts.iter() {
+                    match part.transform {
+                        ElementTransform::None => {}
+                        ElementTransform::NullTerminated | ElementTransform::SpacePadded => text = true,
+                        ElementTransform::Reversed => reversed = true,
+                        _ => converted = true,
+                    }
+                }
+                Some(match (text, converted, reversed) {
+                    (true, ..) => STRINGS,
+                    (_, true, _) => "members of the compound are converted",
+                    (.., true) => "members of the compound differ in byte order",
+                    _ => "members of the compound leave gaps",
+                })
             }
-            ElementTransform::Repack { converted, .. } if !converted.is_empty() => {
-                Some("members of the compound are converted")
-            }
-            ElementTransform::Repack { reversed, .. } if !reversed.is_empty() => {
-                Some("members of the compound differ in byte order")
-            }
-            ElementTransform::Repack { .. } => Some("members of the compound leave gaps"),
             ElementTransform::Integer { .. } if self.element.data_type == DataType::Bool => {
                 Some("booleans have more than one byte")
             }
@@ -537,15 +549,10 @@ impl Chunks<'_> {
 
     /// Restricts a chunk to its elements inside the array: some writers end chunks with the last of them.
     fn inside(&self, position: u64, mut content: ChunkContent) -> ChunkContent {
-        if let ChunkContent::Assemble { pieces, .. } | ChunkContent::Variable { pieces, .. } = &mut content
-            && let Some(indices) = chunk_indices(position, &self.grid)
-        {
-            for piece in pieces {
-                let axes = piece.extent.iter_mut().zip(indices.iter().zip(&self.shape).zip(self.extent));
-                for (extent, ((index, chunk), size)) in axes {
-                    *extent = (*extent).min(size.saturating_sub(index.saturating_mul(*chunk)));
-                }
-            }
+        let indices = chunk_indices(position, &self.grid).unwrap_or_default();
+        for piece in content.pieces_mut().into_iter().flatten() {
+            let axes = indices.iter().zip(&self.shape).zip(self.extent);
+            piece.clip(axes.map(|((index, chunk), size)| size.saturating_sub(index.saturating_mul(*chunk))));
         }
         content
     }

@@ -6,13 +6,14 @@
 //! records can be joined; small ones form one chunk.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use virtualize_bytes::ByteRange;
 use virtualize_hdf5::model::{ExternalSegment, File, Layout, Object};
 use virtualize_remedy::{Code, Remedy};
-use virtualize_zarr::{ChunkManifest, DataType, Lengths, References, SourceId, greatest_common_divisor};
+use virtualize_zarr::{
+    ChunkManifest, DataType, Lengths, References, ReferencesBuilder, SourceId, greatest_common_divisor,
+};
 
 use super::chunks::{ChunkPlan, ChunkPlanner};
 use super::heap::holds_pointers;
@@ -176,21 +177,15 @@ impl ChunkPlanner<'_> {
         }
         let own = &self.context.here.source.url;
         let (mut position, mut sources) = (0, SourceTable::new(own));
+        let mut columns: BTreeMap<SourceId, ReferencesBuilder> = BTreeMap::new();
         for (file, range) in runs {
-            let source = sources.id(&resolve_relative(own, file))?;
-            let count = range.length / step;
-            plan.chunks.references.push(References {
-                source,
-                positions: Some((position..position + count).collect::<Vec<_>>().into()),
-                offsets: (0..count)
-                    .map(|at| range.start.saturating_add(at * step))
-                    .collect::<Vec<_>>()
-                    .into(),
-                lengths: Lengths::Uniform(step),
-            });
-            position += count;
+            let column = columns.entry(sources.id(&resolve_relative(own, file))?).or_default();
+            for start in 0..range.length / step {
+                column.push(position, range.start.saturating_add(start * step), step);
+                position += 1;
+            }
         }
-        plan.chunks = joined(plan.chunks);
+        plan.chunks.references = columns.into_iter().flat_map(|(id, column)| column.finish(id)).collect();
         plan.external_files = sources.into_others();
         Ok(plan)
     }
@@ -211,25 +206,6 @@ fn runs(segments: &[ExternalSegment], needed: u64) -> Result<Vec<(&str, ByteRang
         0 => Ok(runs),
         _ => Err(Error::malformed(EXTERNAL, format!("segments lack {rest} of {needed} bytes"))),
     }
-}
-
-/// Merges the columns of each source into one.
-fn joined(chunks: ChunkManifest) -> ChunkManifest {
-    let mut joined = ChunkManifest::default();
-    let mut places = BTreeMap::new();
-    for column in chunks.references {
-        let place = *places.entry(column.source).or_insert(joined.references.len());
-        match joined.references.get_mut(place) {
-            Some(known) => {
-                if let (Some(known), Some(new)) = (&mut known.positions, column.positions) {
-                    Arc::make_mut(known).extend(&*new);
-                }
-                Arc::make_mut(&mut known.offsets).extend(&*column.offsets);
-            }
-            None => joined.references.push(column),
-        }
-    }
-    joined
 }
 
 /// Bytes from which the records of a single record variable are chunks.

@@ -102,13 +102,12 @@ impl Mapper<'_> {
                 None
             }
         };
-        let (shape, array_fill) = if let Some(padded) = padded {
+        let (mut shape, mut array_fill) = (shape.clone(), array_fill.clone());
+        if let Some(padded) = padded {
             let message = format!("{SHORT}: padded with its fill value to {:?}", padded.shape);
             self.report.info(Code::ArrayPadded, path, message);
-            (padded.shape, DatasetFill { unallocated: padded.fill, ..array_fill.clone() })
-        } else {
-            (shape.clone(), array_fill.clone())
-        };
+            (shape, array_fill.unallocated) = (padded.shape, padded.fill);
+        }
         let planner = ChunkPlanner { shape: &shape, background: array_fill.background(), ..planner };
         // The keys of references repeat the path.
         self.take("chunk tables", chunk_bytes(plan.chunks.len(), path))?;

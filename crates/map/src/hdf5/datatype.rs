@@ -1,12 +1,13 @@
 //! Data types of elements, and how the stored elements become those of the array.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use virtualize_hdf5::model::{ByteOrder, Datatype, Float, Integer, Member, StringPadding};
 use virtualize_zarr::{DataType, Endian, Field, StoredInteger, ZarrFormat};
 
 use super::dataset::describe_type;
-use crate::{ConvertedPart, ElementTransform, Error, PaddedString, Result, StringEnd};
+use crate::task::unsigned;
+use crate::{ElementPart, ElementTransform, Error, Result};
 
 /// Maximum size of an element in bytes. Metadata contain the fill value, so a file of 1 KB with elements of 4 GB would
 /// need as much memory.
@@ -31,17 +32,12 @@ pub(super) fn element_type(datatype: &Datatype, format: ZarrFormat) -> Result<El
         }
         // Zarr's strings are null-padded, as which a single null-terminated byte can be read, too.
         Datatype::String { size, padding, .. } => {
-            let (element, size) = (sized(*size, DataType::FixedBytes(*size))?, *size);
-            let end = match padding {
-                StringPadding::NullPadded => None,
-                StringPadding::NullTerminated => (size > 1).then_some(StringEnd::Nul),
-                StringPadding::SpacePadded => Some(StringEnd::Blanks),
+            let transform = match padding {
+                StringPadding::NullTerminated if *size > 1 => ElementTransform::NullTerminated,
+                StringPadding::SpacePadded => ElementTransform::SpacePadded,
+                _ => ElementTransform::None,
             };
-            let transform = end.map_or(ElementTransform::None, |end| {
-                let strings = vec![PaddedString { offset: 0, size, end }];
-                ElementTransform::repack(size, vec![(0, 0, size)], strings)
-            });
-            Ok(ElementType { transform, ..element })
+            Ok(ElementType { transform, ..sized(*size, DataType::FixedBytes(*size))? })
         }
         Datatype::Opaque { size, tag } => {
             let size = *size;
@@ -73,7 +69,7 @@ pub(super) fn element_type(datatype: &Datatype, format: ZarrFormat) -> Result<El
             match size {
                 4 => Ok(ElementType::plain(DataType::Int32, endian, *size)),
                 8 => Ok(ElementType {
-                    transform: ElementTransform::Time { big_endian: endian == Endian::Big },
+                    transform: ElementTransform::Time { stored: endian, big_endian: endian == Endian::Big },
                     ..ElementType::plain(DataType::Float64, endian, *size)
                 }),
                 _ => Err(Error::no_data_type(describe_type(datatype))),
@@ -108,13 +104,13 @@ pub(super) fn has_times(datatype: &Datatype) -> bool {
 }
 
 /// NumPy's `datetime64` or `timedelta64`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct NumpyTime {
     endian: Endian,
     /// Value of CF's attribute `units`.
-    pub(super) units: &'static str,
+    pub(super) units: String,
     /// For a duration, value of the attribute `dtype`, without which xarray shows numbers.
-    pub(super) duration: Option<&'static str>,
+    pub(super) duration: Option<String>,
 }
 
 /// Parses a tag of h5py such as `NUMPY:<M8[s]`; `None` if it is not a time, or CF lacks its unit.
@@ -125,29 +121,21 @@ pub(super) fn numpy_time(tag: &str) -> Option<NumpyTime> {
         (">", code) => (Endian::Big, code),
         _ => return None,
     };
-    let units = match code {
-        "M8[D]" => "days since 1970-01-01",
-        "M8[h]" => "hours since 1970-01-01",
-        "M8[m]" => "minutes since 1970-01-01",
-        "M8[s]" => "seconds since 1970-01-01",
-        "M8[ms]" => "milliseconds since 1970-01-01",
-        "M8[us]" => "microseconds since 1970-01-01",
-        "M8[ns]" => "nanoseconds since 1970-01-01",
-        "m8[D]" => "days",
-        "m8[h]" => "hours",
-        "m8[m]" => "minutes",
-        "m8[s]" => "seconds",
-        "m8[ms]" => "milliseconds",
-        "m8[us]" => "microseconds",
-        "m8[ns]" => "nanoseconds",
+    let (name, precision) = match code.get(2..)? {
+        "[D]" => ("days", "s"),
+        "[h]" => ("hours", "s"),
+        "[m]" => ("minutes", "s"),
+        "[s]" => ("seconds", "s"),
+        "[ms]" => ("milliseconds", "ms"),
+        "[us]" => ("microseconds", "us"),
+        "[ns]" => ("nanoseconds", "ns"),
         _ => return None,
     };
-    let duration = code.starts_with("m8").then_some(match code {
-        "m8[ms]" => "timedelta64[ms]",
-        "m8[us]" => "timedelta64[us]",
-        "m8[ns]" => "timedelta64[ns]",
-        _ => "timedelta64[s]",
-    });
+    let (units, duration) = match code.get(..2)? {
+        "M8" => (format!("{name} since 1970-01-01"), None),
+        "m8" => (name.to_owned(), Some(format!("timedelta64[{precision}]"))),
+        _ => return None,
+    };
     Some(NumpyTime { endian, units, duration })
 }
 
@@ -210,7 +198,7 @@ fn integer_type(integer: &Integer) -> Result<ElementType> {
     Ok(ElementType { transform, ..ElementType::plain(data_type, Endian::Little, integer.size) })
 }
 
-fn integer_data_type(size: u32, signed: bool) -> Option<DataType> {
+pub(super) fn integer_data_type(size: u32, signed: bool) -> Option<DataType> {
     Some(match (size, signed) {
         (1, true) => DataType::Int8,
         (2, true) => DataType::Int16,
@@ -263,17 +251,11 @@ fn wider_float_type(float: &Float) -> Option<ElementType> {
 /// Whether an enumeration is the boolean type of h5py: FALSE = 0, TRUE = 1.
 pub(super) fn is_boolean(base: &Datatype, members: &[(String, Vec<u8>)]) -> bool {
     let Datatype::Integer(integer) = base else { return false };
-    let value = |name: &str| members.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_slice());
-    let is = |bytes: Option<&[u8]>, number: u8| {
-        let last = if integer.order == ByteOrder::Big {
-            bytes.and_then(<[u8]>::last)
-        } else {
-            bytes.and_then(<[u8]>::first)
-        };
-        let sum = bytes.map(|bytes| bytes.iter().map(|byte| u32::from(*byte)).sum::<u32>());
-        last == Some(&number) && sum == Some(number.into())
+    let is = |name: &str, number: u128| {
+        let has = |bytes: &[u8]| unsigned(bytes, integer.order == ByteOrder::Big) == Some(number);
+        members.iter().any(|(own, bytes)| own == name && has(bytes))
     };
-    members.len() == 2 && is(value("FALSE"), 0) && is(value("TRUE"), 1)
+    members.len() == 2 && is("FALSE", 0) && is("TRUE", 1)
 }
 
 /// Maps a boolean of any size to Zarr's of one byte.
@@ -313,9 +295,10 @@ fn complex_compound(size: u32, members: &[Member]) -> Option<ElementType> {
     if (size, real.offset, imaginary.offset) == (half * 2, 0, half) {
         return Some(complex);
     }
-    let parts = vec![(real.offset, 0, half), (imaginary.offset, half, half)];
+    let part = |from, to| ElementPart { from, to, size: half, transform: ElementTransform::None };
+    let parts = [part(real.offset, 0), part(imaginary.offset, half)].into();
     Some(ElementType {
-        transform: ElementTransform::repack(size, parts, Vec::new()),
+        transform: ElementTransform::Repack { stored_size: size, parts },
         stored_size: size.into(),
         ..complex
     })
@@ -340,116 +323,94 @@ fn structure_type(size: u32, members: &[Member], format: ZarrFormat) -> Result<E
     if members.iter().map(|member| &member.name).collect::<BTreeSet<_>>().len() != members.len() {
         return Err(malformed("two members of the same name"));
     }
-    let mut structure = Packed { size, ..Packed::default() };
+    let (mut fields, mut parts, mut length) = (Vec::new(), Vec::new(), 0_u32);
     for member in members {
         let refuse = |error: Error| error.of_member(&member.name);
-        let unsupported =
-            |feature: &'static str, problem: &'static str| refuse(Error::unsupported(feature, problem));
-        if let reference @ Datatype::Reference { .. } = &member.datatype {
-            return Err(refuse(Error::no_data_type(describe_type(reference))));
-        }
         let element = match &member.datatype {
-            Datatype::Array { base, shape } => array_as_compound(base, shape)
-                .and_then(|compound| element_type(&compound, format))
-                .map_err(refuse)?,
-            other => element_type(other, format).map_err(refuse)?,
-        };
-        if element.data_type.size().is_none() {
-            return Err(unsupported(
-                "text of variable length",
-                "zarr-python opens no structures that hold it",
-            ));
+            reference @ Datatype::Reference { .. } => Err(Error::no_data_type(describe_type(reference))),
+            Datatype::Array { base, shape } => {
+                array_as_compound(base, shape).and_then(|compound| element_type(&compound, format))
+            }
+            other => element_type(other, format),
         }
-        structure.push(member, &element)?;
-    }
-    structure.element(format)
-}
-
-/// A structure under construction.
-#[derive(Default)]
-struct Packed {
-    /// Bytes of the stored compound.
-    size: u32,
-    fields: Vec<Field>,
-    /// Bytes of the fields so far.
-    length: u32,
-    /// Parts to copy: (offset in the compound, offset in the structure, bytes).
-    parts: Vec<(u32, u32, u32)>,
-    strings: Vec<PaddedString>,
-    converted: Vec<ConvertedPart>,
-    reversed: Vec<(u32, u32)>,
-}
-
-impl Packed {
-    fn push(&mut self, member: &Member, element: &ElementType) -> Result<()> {
-        let start = self.length;
-        let stored = u32::try_from(element.stored_size).map_err(|_| too_large())?;
-        let size =
-            element.data_type.size().and_then(|size| u32::try_from(size).ok()).ok_or_else(too_large)?;
-        let end = start.checked_add(size).ok_or_else(too_large)?;
-        if member.offset.checked_add(stored).is_none_or(|end| end > self.size) {
-            let problem = format!("a member of {stored} bytes at {}, in {} bytes", member.offset, self.size);
+        .map_err(refuse)?;
+        let Some(bytes) = element.data_type.size() else {
+            let problem = "zarr-python opens no structures that hold it";
+            return Err(refuse(Error::unsupported("text of variable length", problem)));
+        };
+        let (bytes, stored) = (u32::try_from(bytes), u32::try_from(element.stored_size));
+        let (Ok(bytes), Ok(stored)) = (bytes, stored) else { return Err(too_large()) };
+        if member.offset.checked_add(stored).is_none_or(|end| end > size) {
+            let problem = format!("a member of {stored} bytes at {}, in {size} bytes", member.offset);
             return Err(malformed(problem));
         }
+        let part = |from, to, size, transform: &ElementTransform| {
+            let (from, to, transform) = (member.offset + from, length.saturating_add(to), transform.clone());
+            ElementPart { from, to, size, transform }
+        };
         match &element.transform {
-            ElementTransform::None => self.copy((member.offset, start, stored)),
-            ElementTransform::Repack { parts, strings, converted, reversed, .. } => {
-                for (from, to, length) in parts {
-                    self.copy((member.offset + from, start + to, *length));
-                }
-                let moved = |string: &PaddedString| PaddedString { offset: start + string.offset, ..*string };
-                self.strings.extend(strings.iter().map(moved));
-                self.converted.extend(converted.iter().map(|part| ConvertedPart {
-                    from: member.offset + part.from,
-                    to: start + part.to,
-                    ..part.clone()
-                }));
-                self.reversed.extend(reversed.iter().map(|(offset, size)| (start + offset, *size)));
+            ElementTransform::None => {
+                let leaves = leaves(&element.data_type, element.endian, 0).into_iter();
+                parts.extend(leaves.map(|leaf| part(leaf.at, leaf.at, leaf.size, &ElementTransform::None)));
             }
-            transform => {
-                let transform = transform.clone();
-                self.converted.push(ConvertedPart { from: member.offset, to: start, size, transform });
+            ElementTransform::Repack { parts: inner, .. } => {
+                parts.extend(inner.iter().map(|one| part(one.from, one.to, one.size, &one.transform)));
             }
+            transform => parts.push(part(0, 0, bytes, transform)),
         }
-        self.length = end;
-        self.fields.push(field(&member.name, element));
-        Ok(())
+        length = length.checked_add(bytes).ok_or_else(too_large)?;
+        fields.push(field(&member.name, &element));
     }
-
-    /// Copies bytes of the compound. Bytes that follow those of the last part extend it.
-    fn copy(&mut self, (from, to, length): (u32, u32, u32)) {
-        match self.parts.last_mut() {
-            Some((last_from, last_to, bytes)) if *last_from + *bytes == from && *last_to + *bytes == to => {
-                *bytes += length;
+    let mut data_type = DataType::Struct(fields);
+    let orders = leaves(&data_type, Endian::Little, 0).into_iter();
+    let orders: BTreeMap<u32, Endian> = orders.filter_map(|leaf| Some((leaf.at, leaf.order?))).collect();
+    let endian = orders.values().next().copied().unwrap_or(Endian::Little);
+    if format == ZarrFormat::V3 {
+        // Zarr v3 has one byte order for the whole array, so numbers in the other one are reversed.
+        for part in &mut parts {
+            if orders.get(&part.to).is_some_and(|order| *order != endian) {
+                part.transform.reverse();
             }
-            _ => self.parts.push((from, to, length)),
         }
+        set_order(&mut data_type, endian);
     }
+    let is_copy = |part: &ElementPart| part.from == part.to && part.transform == ElementTransform::None;
+    let transform = if length == size && parts.iter().all(is_copy) {
+        ElementTransform::None
+    } else {
+        ElementTransform::Repack { stored_size: size, parts: parts.into() }
+    };
+    Ok(ElementType { transform, ..ElementType::plain(data_type, endian, size) })
+}
 
-    fn element(mut self, format: ZarrFormat) -> Result<ElementType> {
-        let mut numbers = Vec::new();
-        collect_numbers(&self.fields, 0, &mut numbers);
-        let endian = numbers.first().map_or(Endian::Little, |(_, _, endian)| *endian);
-        if format == ZarrFormat::V3 {
-            // Zarr v3 has one byte order for the whole array, so numbers in the other one are reversed.
-            let others = numbers.iter().filter(|(.., order)| *order != endian);
-            self.reversed.extend(others.map(|(offset, size, _)| (*offset, *size)));
-            set_order(&mut self.fields, endian);
+/// A number, or bytes without an order, in a packed element.
+struct Leaf {
+    /// Offset in bytes.
+    at: u32,
+    /// Size in bytes.
+    size: u32,
+    /// Byte order of a number of several bytes.
+    order: Option<Endian>,
+}
+
+/// Returns the leaves of an element that starts at `at`.
+fn leaves(data_type: &DataType, endian: Endian, at: u32) -> Vec<Leaf> {
+    let size = |data_type: &DataType| data_type.size().and_then(|size| u32::try_from(size).ok()).unwrap_or(0);
+    match (data_type, u32::try_from(data_type.number_size()).unwrap_or(1)) {
+        (DataType::Struct(fields), _) => {
+            let mut at = at;
+            let of_field = |field: &Field| {
+                let start = at;
+                at = at.saturating_add(size(&field.data_type));
+                leaves(&field.data_type, field.endian, start)
+            };
+            fields.iter().flat_map(of_field).collect()
         }
-        let Self { size, parts, strings, converted, reversed, .. } = self;
-        let is_stored_as_it_is =
-            parts == [(0, 0, size)] && strings.is_empty() && converted.is_empty() && reversed.is_empty();
-        Ok(ElementType {
-            data_type: DataType::Struct(self.fields),
-            endian,
-            axes: Vec::new(),
-            stored_size: size.into(),
-            transform: if is_stored_as_it_is {
-                ElementTransform::None
-            } else {
-                ElementTransform::Repack { stored_size: size, parts, strings, converted, reversed }
-            },
-        })
+        (_, number @ 2..) => {
+            let leaf = |n| Leaf { at: at.saturating_add(n * number), size: number, order: Some(endian) };
+            (0..size(data_type) / number).map(leaf).collect()
+        }
+        _ => vec![Leaf { at, size: size(data_type), order: None }],
     }
 }
 
@@ -493,28 +454,11 @@ pub(super) fn array_member(datatype: &Datatype) -> Option<&str> {
     })
 }
 
-/// Collects the multi-byte numbers in packed fields, the first of which starts at `start`: (offset, bytes, byte order).
-fn collect_numbers(fields: &[Field], start: u32, numbers: &mut Vec<(u32, u32, Endian)>) {
-    let mut at = start;
-    for field in fields {
-        let size = field.size().and_then(|size| u32::try_from(size).ok()).unwrap_or(0);
-        let number = u32::try_from(field.data_type.number_size()).unwrap_or(1);
-        match &field.data_type {
-            DataType::Struct(inner) => collect_numbers(inner, at, numbers),
-            _ if number > 1 => {
-                numbers.extend((0..size / number).map(|n| (at + n * number, number, field.endian)));
-            }
-            _ => {}
-        }
-        at = at.saturating_add(size);
-    }
-}
-
-fn set_order(fields: &mut [Field], endian: Endian) {
-    for field in fields {
-        field.endian = endian;
-        if let DataType::Struct(inner) = &mut field.data_type {
-            set_order(inner, endian);
+fn set_order(data_type: &mut DataType, endian: Endian) {
+    if let DataType::Struct(fields) = data_type {
+        for field in fields {
+            field.endian = endian;
+            set_order(&mut field.data_type, endian);
         }
     }
 }
@@ -557,55 +501,52 @@ pub(super) fn field(name: &str, element: &ElementType) -> Field {
     }
 }
 
-/// One of the formats of IEEE 754, as the fields of HDF5's floating-point datatype.
+/// A format of IEEE 754. The mantissa starts at bit 0, the exponent follows, and the sign is the last bit.
 pub(super) struct IeeeFormat {
     /// Bytes.
     size: u32,
-    /// Position of the sign bit.
-    sign_location: u8,
-    /// Position of the first exponent bit.
-    exponent_location: u8,
     /// Bits of the exponent.
     pub(super) exponent_size: u8,
-    /// Bits of the mantissa, the implied one not counted. They start at bit 0.
+    /// Bits of the mantissa, the implied one not counted.
     pub(super) mantissa_size: u8,
-    exponent_bias: u32,
     pub(super) data_type: DataType,
 }
 
 /// binary16, binary32 and binary64, in this order.
-#[rustfmt::skip]
 pub(super) static IEEE: [IeeeFormat; 3] = [
-    IeeeFormat {
-        size: 2, sign_location: 15, exponent_location: 10, exponent_size: 5, mantissa_size: 10, exponent_bias: 15,
-        data_type: DataType::Float16,
-    },
-    IeeeFormat {
-        size: 4, sign_location: 31, exponent_location: 23, exponent_size: 8, mantissa_size: 23, exponent_bias: 127,
-        data_type: DataType::Float32,
-    },
-    IeeeFormat {
-        size: 8, sign_location: 63, exponent_location: 52, exponent_size: 11, mantissa_size: 52, exponent_bias: 1023,
-        data_type: DataType::Float64,
-    },
+    IeeeFormat { size: 2, exponent_size: 5, mantissa_size: 10, data_type: DataType::Float16 },
+    IeeeFormat { size: 4, exponent_size: 8, mantissa_size: 23, data_type: DataType::Float32 },
+    IeeeFormat { size: 8, exponent_size: 11, mantissa_size: 52, data_type: DataType::Float64 },
 ];
 
 impl IeeeFormat {
-    /// Whether a datatype is this format. The normalization "most significant bit not stored" is number 2.
+    fn bias(&self) -> u32 {
+        (1 << (self.exponent_size - 1)) - 1
+    }
+
+    /// Whether a datatype is this format.
     fn is(&self, float: &Float) -> bool {
-        self.size == float.size
-            && self.sign_location == float.sign_location
-            && self.exponent_location == float.exponent_location
-            && self.exponent_size == float.exponent_size
-            && self.mantissa_size == float.mantissa_size
-            && self.exponent_bias == float.exponent_bias
-            && u32::from(float.precision) == self.size * 8
-            && (float.bit_offset, float.mantissa_location, float.normalization) == (0, 0, 2)
+        let Self { size, exponent_size, mantissa_size, .. } = *self;
+        *float
+            == Float {
+                size,
+                order: float.order,
+                bit_offset: 0,
+                precision: float.precision,
+                sign_location: mantissa_size + exponent_size,
+                exponent_location: mantissa_size,
+                exponent_size,
+                mantissa_location: 0,
+                mantissa_size,
+                exponent_bias: self.bias(),
+                normalization: 2, // the most significant bit is not stored
+            }
+            && u32::from(float.precision) == size * 8
     }
 
     /// Whether the format has every value of another one whose largest exponent field is `highest`.
     pub(super) fn holds(&self, float: &Float, highest: i64) -> bool {
-        let (bias, own_bias) = (i64::from(float.exponent_bias), i64::from(self.exponent_bias));
+        let (bias, own_bias) = (i64::from(float.exponent_bias), i64::from(self.bias()));
         let own_highest = (1_i64 << self.exponent_size) - 1;
         self.size >= float.size
             && float.mantissa_size <= self.mantissa_size

@@ -141,14 +141,11 @@ impl Grid {
             Ok([(2048, USER_DEFINED), (2057, number(major)), (2058, number(minor))].into())
         };
         const SPHERE: f64 = 6_370_997.0;
-        if code == 12.0 {
+        let known = [(0.0, 7008), (5.0, 7043), (8.0, 7019)];
+        if let Some((_, epsg)) = known.iter().find(|(known, _)| *known == code) {
+            return ellipsoid(*epsg);
+        } else if code == 12.0 {
             return Ok([(2048, GeoKey::Short(4326))].into());
-        } else if code == 0.0 {
-            return ellipsoid(7008);
-        } else if code == 5.0 {
-            return ellipsoid(7043);
-        } else if code == 8.0 {
-            return ellipsoid(7019);
         } else if code == 19.0 {
             return axes(SPHERE, SPHERE);
         } else if code >= 0.0 {

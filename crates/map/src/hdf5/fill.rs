@@ -37,12 +37,9 @@ impl DatasetFill {
             Err(problem) => (zero.clone(), Some(problem)),
         };
         // Virtual datasets read as their fill value whatever its write time is.
-        let is_never_written = dataset.fill.write_time == FillTime::Never;
-        let unallocated = match &dataset.layout {
-            Layout::Virtual(_) => header.clone(),
-            _ if is_never_written => zero,
-            _ => header.clone(),
-        };
+        let is_written =
+            dataset.fill.write_time != FillTime::Never || matches!(dataset.layout, Layout::Virtual(_));
+        let unallocated = if is_written { header.clone() } else { zero };
         Ok(Self { header, unallocated, problem })
     }
 
@@ -228,20 +225,11 @@ impl ChunkPlanner<'_> {
 
     /// Restricts a chunk to its first `used` elements along each axis, which belong to the variable.
     fn ended(&self, mut content: ChunkContent, used: &[u64]) -> Result<ChunkContent> {
-        let pieces = match &mut content {
-            ChunkContent::Assemble { background, pieces, .. } => {
-                *background = self.background_bytes();
-                pieces
-            }
-            ChunkContent::Variable { pieces, .. } => pieces,
-            _ => return Err(unsupported("its last chunks cannot be divided")),
-        };
-        for piece in &mut *pieces {
-            for ((extent, to), used) in piece.extent.iter_mut().zip(&piece.to).zip(used) {
-                *extent = (*extent).min(used.saturating_sub(*to));
-            }
+        if let ChunkContent::Assemble { background, .. } = &mut content {
+            *background = self.background_bytes();
         }
-        pieces.retain(|piece| !piece.extent.contains(&0));
+        let pieces = content.pieces_mut().ok_or_else(|| unsupported("its last chunks cannot be divided"))?;
+        pieces.retain_mut(|piece| piece.clip(used.iter().copied()));
         Ok(content)
     }
 }

@@ -29,7 +29,7 @@ use super::links::{FileContext, OpenFile, OtherFile, OtherFiles};
 use super::objects::{HeapPointers, Lookup, ObjectNames};
 use super::tree::Place;
 use super::{Mapper, SourceTable};
-use crate::{ChunkContent, Error, MapOptions, Piece, ReferenceText, Result};
+use crate::{ChunkContent, Error, MapOptions, ReferenceText, Result};
 
 /// A dataset: the url of its file, and its address there.
 pub type DatasetKey = (String, Address);
@@ -627,21 +627,17 @@ fn whole(plan: ChunkPlan, planner: &ChunkPlanner<'_>) -> Result<ChunkContent> {
     let mut pieces = Vec::new();
     for (position, content) in plan.inline {
         let index = chunk_indices(position, &counts).ok_or_else(|| Error::overflow("the chunk table"))?;
-        let origin = index.iter().zip(&plan.chunk_shape).map(|(index, size)| index.saturating_mul(*size));
-        let origin: Vec<u64> = origin.collect();
-        pieces.extend(content.pieces().iter().filter_map(|piece| moved(piece.clone(), &origin, shape)));
+        for mut piece in content.pieces().iter().cloned() {
+            for ((to, index), size) in piece.to.iter_mut().zip(&index).zip(&plan.chunk_shape) {
+                *to = to.saturating_add(index.saturating_mul(*size));
+            }
+            if piece.clip(shape.iter().copied()) {
+                pieces.push(piece);
+            }
+        }
     }
     let is_sequence = matches!(item_type(&planner.dataset.datatype), Datatype::Sequence { .. });
     let shape = if pieces.is_empty() && !is_sequence { vec![0] } else { shape.to_vec() };
     planner.check_limit(1, &shape, "values of variable length are stored in the global heap")?;
     Ok(ChunkContent::Assemble { shape, background: planner.background_bytes(), pieces })
-}
-
-/// Moves a piece of a chunk to its place in the array, and cuts what exceeds the array. `None` if nothing is left.
-fn moved(mut piece: Piece, origin: &[u64], shape: &[u64]) -> Option<Piece> {
-    for (((to, extent), origin), size) in piece.to.iter_mut().zip(&mut piece.extent).zip(origin).zip(shape) {
-        *to = to.saturating_add(*origin);
-        *extent = (*extent).min(size.saturating_sub(*to));
-    }
-    (!piece.extent.contains(&0)).then_some(piece)
 }

@@ -72,13 +72,6 @@ impl LinkedFile {
         let tasks = below(&self.tasks, path).flat_map(|(_, indices)| indices);
         tasks.filter_map(|at| self.mapped.tasks.get(*at))
     }
-
-    /// Whether an array holds the items of sequences.
-    fn is_ragged(&self, path: &str, node: &Node) -> bool {
-        let Node::Array(array) = node else { return false };
-        let [Some(sample), ..] = array.dimension_names.as_slice() else { return false };
-        self.sample_dimensions.contains(&(node::parent(path).to_owned(), sample.clone()))
-    }
 }
 
 /// What all links of a file share.
@@ -132,7 +125,10 @@ impl Mapper<'_> {
             Some(hierarchy.node(&path).ok_or_else(|| unmapped("its target"))?)
         };
         let mut node = target.cloned().unwrap_or_else(|| Node::Group(hierarchy.root.clone()));
-        if linked.is_ragged(&path, &node) {
+        let is_ragged = matches!(&node, Node::Array(array)
+            if matches!(array.dimension_names.as_slice(), [Some(sample), ..]
+                if linked.sample_dimensions.contains(&(node::parent(&path).to_owned(), sample.clone()))));
+        if is_ragged {
             return Err(Error::unsupported("sequences", "their row sizes are not behind the link"));
         }
         if link.at.split('/').count() - 1 + depth(&node) > DEPTH {
@@ -160,7 +156,15 @@ impl Mapper<'_> {
         if parent.children.contains_key(name) {
             return Err(Error::name(name, "is the name of another object"));
         }
-        let lengths = attached.lengths.entry(group.to_owned()).or_insert_with(|| lengths(parent));
+        let lengths = attached.lengths.entry(group.to_owned()).or_insert_with(|| {
+            let mut lengths = Lengths::new(parent.children.keys().cloned());
+            for node in parent.children.values() {
+                if let Node::Array(array) = node {
+                    lengths.note_array(array);
+                }
+            }
+            lengths
+        });
         if let Node::Array(array) = &mut node {
             self.rename_dimensions(&link.at, array, lengths, &[]);
         }
@@ -227,24 +231,16 @@ impl Mapper<'_> {
                 self.report.diagnostics.push(crate::Diagnostic { path, ..diagnostic.clone() });
             }
         }
-        for (array, of_array) in below(&report.arrays, path) {
-            if let Some(moved) = moved(array, path, at) {
-                self.take("external links", ITEM)?;
-                self.report.arrays.insert(moved, of_array.clone());
-            }
-        }
-        for (node, attributes) in below(&report.attributes, path) {
-            if let Some(moved) = moved(node, path, at) {
-                self.take("external links", attributes.iter().map(SourceAttribute::weight).sum())?;
-                self.report.attributes.insert(moved, attributes.clone());
-            }
-        }
-        for (group, names) in below(&report.unlimited, path) {
-            if let Some(moved) = moved(group, path, at) {
-                self.take("external links", names.iter().map(|name| name.len() as u64).sum())?;
-                self.report.unlimited.insert(moved, names.clone());
-            }
-        }
+        let own = &mut self.report;
+        let budget = self.shared.lookup;
+        let take = |bytes| budget.take("external links", bytes);
+        copy(&report.arrays, &mut own.arrays, (path, at), |_| take(ITEM))?;
+        copy(&report.attributes, &mut own.attributes, (path, at), |attributes| {
+            take(attributes.iter().map(SourceAttribute::weight).sum())
+        })?;
+        copy(&report.unlimited, &mut own.unlimited, (path, at), |names| {
+            take(names.iter().map(|name| name.len() as u64).sum())
+        })?;
         Ok(())
     }
 
@@ -299,23 +295,28 @@ fn below<'m, T>(entries: &'m BTreeMap<String, T>, path: &str) -> impl Iterator<I
     own.into_iter().chain(entries.range((from, to)))
 }
 
+/// Copies the entries of paths at or below `path`, which becomes `at`. `take` takes memory for a value.
+fn copy<T: Clone>(
+    from: &BTreeMap<String, T>,
+    to: &mut BTreeMap<String, T>,
+    (path, at): (&str, &str),
+    take: impl Fn(&T) -> Result<()>,
+) -> Result<()> {
+    for (own, value) in below(from, path) {
+        if let Some(moved) = moved(own, path, at) {
+            take(value)?;
+            to.insert(moved, value.clone());
+        }
+    }
+    Ok(())
+}
+
 /// Returns the number of nested groups in a node, itself included.
 fn depth(node: &Node) -> usize {
     match node {
         Node::Group(group) => 1 + group.children.values().map(depth).max().unwrap_or(0),
         Node::Array(_) => 0,
     }
-}
-
-/// Returns the dimensions of a group's arrays.
-fn lengths(group: &Group) -> Lengths {
-    let mut lengths = Lengths::new(group.children.keys().cloned());
-    for node in group.children.values() {
-        if let Node::Array(array) = node {
-            lengths.note_array(array);
-        }
-    }
-    lengths
 }
 
 /// Returns the new path of a node at or below `path`, if `path` becomes `at`; `None` for other nodes.

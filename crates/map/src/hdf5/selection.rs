@@ -78,12 +78,14 @@ pub(super) fn axes(
     Ok(axes)
 }
 
-/// Whether a selection is unlimited.
-pub(super) fn is_unlimited(selection: &Selection) -> bool {
-    match selection {
-        Selection::Regular(slabs) => slabs.iter().any(|slab| slab.count.is_none() || slab.block.is_none()),
-        _ => false,
-    }
+/// An unlimited selection: the axis along which it has no end, and its slabs, one an axis.
+pub(super) type Endless<'a> = (usize, &'a [Slab]);
+
+/// Returns the unlimited axis of a selection, if it has one.
+pub(super) fn endless(selection: &Selection) -> Option<Endless<'_>> {
+    let Selection::Regular(slabs) = selection else { return None };
+    let axis = slabs.iter().position(|slab| slab.count.is_none() || slab.block.is_none())?;
+    Some((axis, slabs))
 }
 
 fn axis(to: Option<(usize, &Vec<Run>)>, from: Option<(usize, &Vec<Run>)>) -> Axis {
@@ -308,12 +310,11 @@ mod tests {
         let most = regular(&[slab(0, 2, SPANS, 1)], &[2 * SPANS]).unwrap();
         assert_eq!(most[0].len() as u64, SPANS);
         assert_eq!(regular(&[slab(0, 2, SPANS + 1, 1)], &[2 * SPANS + 1]), None, "too many blocks");
-        assert!(is_unlimited(&Selection::Regular(vec![Slab { block: None, ..slab(0, 1, 1, 1) }])));
-        assert!(is_unlimited(&Selection::Regular(vec![
-            slab(0, 1, 1, 1),
-            Slab { count: None, ..slab(0, 1, 1, 1) }
-        ])));
-        assert!(!is_unlimited(&Selection::Regular(vec![slab(0, 1, 1, 1)])) && !is_unlimited(&Selection::All));
+        let along = |slabs: Vec<Slab>| endless(&Selection::Regular(slabs)).map(|(axis, _)| axis);
+        assert_eq!(along(vec![Slab { block: None, ..slab(0, 1, 1, 1) }]), Some(0));
+        assert_eq!(along(vec![slab(0, 1, 1, 1), Slab { count: None, ..slab(0, 1, 1, 1) }]), Some(1));
+        assert_eq!(along(vec![slab(0, 1, 1, 1)]), None);
+        assert_eq!(endless(&Selection::All), None);
         for refused in [Selection::None, Selection::Points(vec![vec![1]]), Selection::Blocks(Vec::new())] {
             assert!(runs(&refused, &[6]).is_err(), "{refused:?}");
         }

@@ -9,6 +9,7 @@ use virtualize_hdf5::model::{Dataset, Dataspace, File, Layout, Object, Selection
 
 use super::links::{OtherFile, OtherFiles, grown, no_dataset};
 use super::objects::Lookup;
+use super::selection::endless;
 use crate::mapped::resolve_relative;
 use crate::{Error, Result};
 
@@ -120,16 +121,6 @@ fn is_open(mapping: &VirtualMapping) -> bool {
         || mapping.dataset.contains('%')
         || endless(&mapping.source).is_some()
         || endless(&mapping.destination).is_some()
-}
-
-/// An unlimited selection: the axis along which it has no end, and its slabs, one an axis.
-type Endless<'a> = (usize, &'a [Slab]);
-
-/// Returns the unlimited axis of a selection, if it has one.
-fn endless(selection: &Selection) -> Option<Endless<'_>> {
-    let Selection::Regular(slabs) = selection else { return None };
-    let axis = slabs.iter().position(|slab| slab.count.is_none() || slab.block.is_none())?;
-    Some((axis, slabs))
 }
 
 impl View<'_> {

@@ -15,8 +15,8 @@ use super::SourceTable;
 use super::chunks::{ChunkPlan, ChunkPlanner, can_encode, is_reference};
 use super::fill::DatasetFill;
 use super::links::{FileContext, grown, no_dataset};
-use super::selection::{Axis, Span, axes, is_unlimited};
-use crate::{ChunkContent, ElementTransform, Error, MapOptions, Piece, PieceBytes, Result};
+use super::selection::{Axis, Span, axes, endless};
+use crate::{ChunkContent, ElementPart, ElementTransform, Error, MapOptions, Piece, PieceBytes, Result};
 
 /// Maximum number of chunks of a virtual dataset.
 const CHUNKS: u64 = 10_000_000;
@@ -249,8 +249,9 @@ impl ChunkPlanner<'_> {
     /// A source cannot be used, or assembled chunks exceed the inline limit.
     pub(super) fn virtual_sources(&self, mappings: &[VirtualMapping]) -> Result<ChunkPlan> {
         // The extent follows from the sources; the one that the file declares may be outdated.
-        if mappings.iter().any(|mapping| is_unlimited(&mapping.destination) || is_unlimited(&mapping.source))
-        {
+        let is_open =
+            |mapping: &VirtualMapping| endless(&mapping.destination).or(endless(&mapping.source)).is_some();
+        if mappings.iter().any(is_open) {
             return Err(refused("the extent of its unlimited selections is not known"));
         }
         let mut plan = self.one_missing_chunk();
@@ -721,27 +722,21 @@ impl ChunkPlanner<'_> {
             return Ok(transform);
         }
         let refused = || unsupported("single elements of its last axis cannot be extracted");
-        let (stored_size, parts, strings, mut converted, reversed) = match transform {
-            ElementTransform::None => {
-                let size = self.element.data_type.size().and_then(|size| u32::try_from(size).ok());
-                let size = size.ok_or_else(refused)?;
-                (size, vec![(0, 0, size)], Vec::new(), Vec::new(), Vec::new())
+        let size = self.element.data_type.size().and_then(|size| u32::try_from(size).ok());
+        let size = size.ok_or_else(refused)?;
+        let (stored_size, parts) = match transform {
+            ElementTransform::Repack { stored_size, parts } => (stored_size, parts),
+            transform => {
+                let stored_size = transform.stored_size().unwrap_or(size);
+                (stored_size, [ElementPart { from: 0, to: 0, size, transform }].into())
             }
-            ElementTransform::Repack { stored_size, parts, strings, converted, reversed } => {
-                (stored_size, parts, strings, converted, reversed)
-            }
-            ElementTransform::Integer { .. }
-            | ElementTransform::Float { .. }
-            | ElementTransform::Time { .. } => return Err(refused()),
         };
         let times = |n: u64| u32::try_from(n.checked_mul(stored_size.into())?).ok();
         let (Some(stored_size), Some(passed)) = (times(joined), times(index)) else { return Err(refused()) };
-        let parts = parts.into_iter().map(|(at, to, size)| Some((at.checked_add(passed)?, to, size)));
-        let parts = parts.collect::<Option<_>>().ok_or_else(refused)?;
-        for part in &mut converted {
-            part.from = part.from.checked_add(passed).ok_or_else(refused)?;
-        }
-        Ok(ElementTransform::Repack { stored_size, parts, strings, converted, reversed })
+        let moved =
+            |part: &ElementPart| Some(ElementPart { from: part.from.checked_add(passed)?, ..part.clone() });
+        let parts = parts.iter().map(moved).collect::<Option<_>>().ok_or_else(refused)?;
+        Ok(ElementTransform::Repack { stored_size, parts })
     }
 }
 

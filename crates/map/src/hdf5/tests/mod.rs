@@ -28,7 +28,7 @@ use virtualize_zarr::{
 };
 
 use super::map_file;
-use crate::{ChunkContent, ElementTransform, MapOptions, Mapped};
+use crate::{ChunkContent, ElementPart, ElementTransform, MapOptions, Mapped};
 
 pub(super) fn int(size: u32, signed: bool) -> Datatype {
     let precision = u16::try_from(size * 8).unwrap();
@@ -363,8 +363,9 @@ fn compounds_become_complex_structures_or_are_packed() {
     let padded = compound(12, &[("a", 0, int(2, true)), ("b", 4, f4())]);
     let (_, mapped) = one(dataset(padded, &[4]), ZarrFormat::V2);
     let ChunkContent::Assemble { pieces, .. } = &mapped.tasks[0].content else { panic!() };
-    let parts = vec![(0, 0, 2), (4, 2, 4)];
-    assert_eq!(pieces[0].transform, ElementTransform::repack(12, parts, Vec::new()));
+    let part = |from, to, size| ElementPart { from, to, size, transform: ElementTransform::None };
+    let parts = [part(0, 0, 2), part(4, 2, 4)].into();
+    assert_eq!(pieces[0].transform, ElementTransform::Repack { stored_size: 12, parts });
 }
 
 #[test]

@@ -156,9 +156,9 @@ fn times_of_numpy() {
         ("ns", "nanoseconds", "ns"),
     ] {
         let since = format!("{name} since 1970-01-01");
-        assert_eq!(units(&format!("NUMPY:<M8[{unit}]")), Some((since.as_str(), None)));
+        assert_eq!(units(&format!("NUMPY:<M8[{unit}]")), Some((since, None)));
         let duration = format!("timedelta64[{duration}]");
-        assert_eq!(units(&format!("NUMPY:>m8[{unit}]")), Some((name, Some(duration.as_str()))));
+        assert_eq!(units(&format!("NUMPY:>m8[{unit}]")), Some((name.to_owned(), Some(duration))));
     }
     let element = v3(&opaque(8, "NUMPY:>M8[s]")).unwrap();
     assert_eq!(

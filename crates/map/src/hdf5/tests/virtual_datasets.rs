@@ -12,7 +12,7 @@ use virtualize_zarr::{Array, ChunkEntry, ChunkGrid, Codec, FillValue, Source, Za
 
 use super::{chunked, dataset, file, filter, int};
 use crate::hdf5::{OtherFile, OtherFiles, map_file_among};
-use crate::{ChunkContent, ElementTransform, MapOptions, Mapped, Piece, PieceBytes};
+use crate::{ChunkContent, ElementPart, ElementTransform, MapOptions, Mapped, Piece, PieceBytes};
 
 /// Size of an element.
 const SIZE: u64 = 4;
@@ -207,8 +207,8 @@ impl Shown<'_> {
         let n = row_major(&index.collect::<Option<Vec<u64>>>()?, &piece.shape);
         let (stored, at) = match &piece.transform {
             ElementTransform::None => (SIZE, 0),
-            ElementTransform::Repack { stored_size, parts, .. } => match parts[..] {
-                [(at, 0, 4)] => (u64::from(*stored_size), u64::from(at)),
+            ElementTransform::Repack { stored_size, parts } => match &parts[..] {
+                [ElementPart { from, to: 0, size: 4, .. }] => (u64::from(*stored_size), u64::from(*from)),
                 _ => panic!("{parts:?}"),
             },
             other => panic!("{other:?}"),
