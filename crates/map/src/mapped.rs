@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 use virtualize_bytes::Budget;
 use virtualize_remedy::{Code, OptionName, Remedy};
-use virtualize_zarr::{Array, Hierarchy, NodePath, Source, SourceId, ZarrFormat, node};
+use virtualize_zarr::{Array, Hierarchy, NodePath, References, Source, ZarrFormat, node};
 
 use crate::cf::packing::needs_v3;
 use crate::{Diagnostic, Error, InlineTask, MapOptions, Piece, Report, Result, Severity};
@@ -132,10 +132,20 @@ impl Mapped {
             let why = task.content.sources().find_map(|source| refused.get(&source.index()))?;
             Some((task.array.clone(), why.clone()))
         });
-        let of_arrays = self.hierarchy.arrays();
+        let outside = |column: &References| {
+            let at = column.source.index();
+            if at == 0 || refused.contains_key(&at) {
+                return refused.get(&at).cloned();
+            }
+            let size = sizes.get(at).copied().unwrap_or(0);
+            let end =
+                column.iter().map(|(_, part)| part.offset.saturating_add(part.length)).max().unwrap_or(0);
+            (end > size)
+                .then(|| format!("its data end at {end:#x} of another file, which has {size:#x} bytes"))
+        };
+        let of_arrays = self.hierarchy.arrays().into_iter();
         let of_arrays = of_arrays
-            .into_iter()
-            .filter_map(|(path, array)| Some((path, outside_of_sources(array, &sizes, &refused)?)));
+            .filter_map(|(path, array)| Some((path, array.chunks.references.iter().find_map(outside)?)));
         let reasons: BTreeMap<_, _> = of_tasks.chain(of_arrays).collect();
         let code = Code::ArrayOmitted;
         self.omit(reasons.into_iter().map(|(path, reason)| {
@@ -163,19 +173,6 @@ pub(crate) fn check_metadata(array: &Array, format: ZarrFormat) -> crate::Result
         ZarrFormat::V3 => array.to_zarr_json("")?,
     };
     Ok(())
-}
-
-/// Returns why references of an array to other files than the first cannot be read.
-fn outside_of_sources(array: &Array, sizes: &[u64], refused: &BTreeMap<usize, String>) -> Option<String> {
-    array.chunks.references.iter().filter(|column| column.source != SourceId(0)).find_map(|column| {
-        let at = column.source.index();
-        if let Some(why) = refused.get(&at) {
-            return Some(why.clone());
-        }
-        let size = sizes.get(at).copied().unwrap_or(0);
-        let end = column.iter().map(|(_, part)| part.offset.saturating_add(part.length)).max().unwrap_or(0);
-        (end > size).then(|| format!("its data end at {end:#x} of another file, which has {size:#x} bytes"))
-    })
 }
 
 /// Bytes of memory for a chunk in a manifest: position, offset and length.

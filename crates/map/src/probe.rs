@@ -63,7 +63,7 @@ pub fn sample(mapped: &Mapped, limits: SampleLimits) -> BTreeMap<NodePath, Vec<(
                 chunk
             });
             if let Some((position, chunk)) = chunk
-                && !is_made(&made, &path, position)
+                && !made.contains(&(path.as_str(), position))
                 && let Some(stored_left) = stored.checked_sub(chunk.length)
                 && let Some(decoded_left) = decoded.checked_sub(decoded_bytes(array, position))
             {
@@ -88,17 +88,10 @@ fn decoded_bytes(array: &Array, position: u64) -> u64 {
     }
 }
 
-/// Returns the positions of chunks that are made, by array. They replace those that are stored.
-fn made(mapped: &Mapped) -> BTreeMap<&str, BTreeSet<u64>> {
-    let mut made: BTreeMap<&str, BTreeSet<u64>> = BTreeMap::new();
-    for task in &mapped.tasks {
-        made.entry(&task.array).or_default().extend(&task.positions);
-    }
-    made
-}
-
-fn is_made(made: &BTreeMap<&str, BTreeSet<u64>>, path: &str, position: u64) -> bool {
-    made.get(path).is_some_and(|made| made.contains(&position))
+/// Returns array and position of the chunks that are made. They replace those that are stored.
+fn made(mapped: &Mapped) -> BTreeSet<(&str, u64)> {
+    let tasks = mapped.tasks.iter();
+    tasks.flat_map(|task| task.positions.iter().map(|at| (task.array.as_str(), *at))).collect()
 }
 
 /// Returns the name of the codec of images whose headers are read, if the array has one.
@@ -185,7 +178,7 @@ pub fn settle(
         mapped.omit(omitted.map(|why| (path, why)));
     }
     let made = made(mapped);
-    new_tasks.retain(|task| task.positions.iter().all(|position| !is_made(&made, &task.array, *position)));
+    new_tasks.retain(|task| task.positions.iter().all(|at| !made.contains(&(task.array.as_str(), *at))));
     mapped.tasks.extend(new_tasks);
 }
 

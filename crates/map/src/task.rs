@@ -4,9 +4,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use half::f16;
 use virtualize_bytes::ByteRange;
 use virtualize_hdf5::model::{ByteOrder, Float};
-use virtualize_zarr::{Codec, Endian, NodePath, SourceId, StoredInteger};
+use virtualize_zarr::{Codec, DataType, Endian, NodePath, SourceId, StoredInteger};
 
 use crate::hdf5::HeapPointers;
 
@@ -276,10 +277,8 @@ pub enum ElementTransform {
     Float {
         /// Format of the stored number.
         stored: Float,
-        /// Bits of the array's exponent.
-        exponent_size: u8,
-        /// Bits of the array's mantissa without the implied one.
-        mantissa_size: u8,
+        /// Type of the array.
+        data_type: DataType,
         /// The array's bytes are most significant first.
         big_endian: bool,
     },
@@ -366,10 +365,24 @@ impl ElementTransform {
                 let seconds = 1e-6 * f64::from(micro) + f64::from(whole);
                 write_integer(seconds.to_bits().into(), to, *big_endian)?;
             }
-            Self::Float { stored, exponent_size, mantissa_size, big_endian } => {
+            Self::Float { stored, data_type, big_endian } => {
                 let raw = unsigned(from, stored.order == ByteOrder::Big)?;
-                let target = (u32::from(*exponent_size), u32::from(*mantissa_size));
-                write_integer(ieee(raw, stored, target)?, to, *big_endian)?;
+                let magnitude = magnitude(raw, stored)?;
+                #[expect(clippy::cast_possible_truncation, reason = "checked below")]
+                let (bits, near) = match data_type {
+                    DataType::Float16 => {
+                        let near = f16::from_f64(magnitude);
+                        (near.to_bits().into(), f64::from(near))
+                    }
+                    DataType::Float32 => ((magnitude as f32).to_bits().into(), (magnitude as f32).into()),
+                    _ => (magnitude.to_bits(), magnitude),
+                };
+                if near != magnitude && !magnitude.is_nan() {
+                    return None;
+                }
+                let sign = raw.checked_shr(stored.sign_location.into())? & 1;
+                let bits = u128::from(bits) | sign << (to.len() * 8).checked_sub(1)?;
+                write_integer(bits, to, *big_endian)?;
             }
         }
         Some(())
@@ -398,13 +411,11 @@ pub(crate) fn significant(raw: u128, bit_offset: u16, precision: u16, signed: bo
     Some(if signed { (left.cast_signed() >> unused).cast_unsigned() } else { left >> unused })
 }
 
-/// Returns the bits of the IEEE 754 number of the same value; `None` if there is none.
-fn ieee(raw: u128, float: &Float, (exponent_size, mantissa_size): (u32, u32)) -> Option<u128> {
+/// Returns the absolute value of a stored number; `None` if no 64-bit float equals it.
+fn magnitude(raw: u128, float: &Float) -> Option<f64> {
     let field = |at: u8, size: u8| Some(raw.checked_shr(at.into())? & low_bits(size.into())?);
     let mantissa = field(float.mantissa_location, float.mantissa_size)?;
     let exponent = field(float.exponent_location, float.exponent_size)?;
-    let sign = field(float.sign_location, 1)?.checked_shl(exponent_size + mantissa_size)?;
-    let highest = low_bits(float.exponent_size.into())?;
     // The first bit of the mantissa is implied, or stored (x87).
     let is_explicit = float.normalization != 2;
     let fraction_size = u32::from(float.mantissa_size).checked_sub(is_explicit.into())?;
@@ -414,44 +425,24 @@ fn ieee(raw: u128, float: &Float, (exponent_size, mantissa_size): (u32, u32)) ->
         false if exponent > 0 => mantissa | first,
         _ => mantissa,
     };
-    let magnitude = if exponent == highest {
-        let quiet = if fraction == 0 { 0 } else { 1_u128.checked_shl(mantissa_size.checked_sub(1)?)? };
-        low_bits(exponent_size)? << mantissa_size | quiet
-    } else {
-        // libhdf5 gives subnormal numbers with a stored first bit half the value that the x87 gives them.
-        let exponent = exponent.max((!is_explicit).into());
-        let power = i64::try_from(exponent).ok()? - i64::from(float.exponent_bias);
-        normal_or_subnormal(significand, power - i64::from(fraction_size), exponent_size, mantissa_size)?
-    };
-    Some(sign | magnitude)
-}
-
-/// Returns the bits of `significand` × 2^`power`; `None` if the target cannot represent it exactly.
-fn normal_or_subnormal(
-    significand: u128,
-    power: i64,
-    exponent_size: u32,
-    mantissa_size: u32,
-) -> Option<u128> {
-    if significand == 0 {
-        return Some(0);
+    if exponent == low_bits(float.exponent_size.into())? {
+        return Some(if fraction == 0 { f64::INFINITY } else { f64::NAN });
     }
-    let (odd, power) =
-        (significand >> significand.trailing_zeros(), power + i64::from(significand.trailing_zeros()));
-    let bits = 128 - odd.leading_zeros();
-    let highest = i64::try_from(low_bits(exponent_size)?).ok()?;
-    // The exponent field of the number as 1.m; that of subnormal numbers would be below 1.
-    let biased = power + i64::from(bits) - 1 + (highest >> 1);
-    let lowest_power = biased.max(1) - (highest >> 1) - i64::from(mantissa_size);
-    let left = u32::try_from(power - lowest_power).ok()?;
-    if biased >= highest {
+    if significand == 0 {
+        return Some(0.0);
+    }
+    // libhdf5 gives subnormal numbers with a stored first bit half the value that the x87 gives them.
+    let exponent = i64::try_from(exponent.max((!is_explicit).into())).ok()?;
+    let zeros = significand.trailing_zeros();
+    let odd = significand >> zeros;
+    let power = exponent - i64::from(float.exponent_bias) - i64::from(fraction_size) + i64::from(zeros);
+    let bits = i64::from(128 - odd.leading_zeros());
+    if bits > 53 || power < -1074 || power + bits > 1024 {
         return None;
     }
-    let whole = odd.checked_shl(left)?;
-    Some(match u128::try_from(biased) {
-        Ok(biased @ 1..) => biased << mantissa_size | (whole & low_bits(mantissa_size)?),
-        _ => whole,
-    })
+    // In two steps, since 2^1074 is infinite.
+    let power = i32::try_from(power).ok()?;
+    Some(odd as f64 * 2_f64.powi(power / 2) * 2_f64.powi(power - power / 2))
 }
 
 /// Returns a number with the lowest `count` bits set.
@@ -581,8 +572,7 @@ mod tests {
     #[test]
     fn bfloat16_is_the_upper_half_of_a_float32() {
         let stored = float(2, (7, 8), 7, 127, true);
-        let transform =
-            ElementTransform::Float { stored, exponent_size: 8, mantissa_size: 23, big_endian: true };
+        let transform = ElementTransform::Float { stored, data_type: DataType::Float32, big_endian: true };
         for bits in [0x3f80_u16, 0x8000, 0x0001, 0x807f, 0x7f7f, 0x7f80, 0xff80] {
             let [high, low] = bits.to_be_bytes();
             assert_eq!(transform.apply(&[high, low], 4), Some(vec![high, low, 0, 0]), "{bits:#x}");
@@ -594,8 +584,7 @@ mod tests {
     #[test]
     fn subnormal_numbers_become_normal_ones() {
         let stored = float(1, (3, 4), 3, 7, false);
-        let transform =
-            ElementTransform::Float { stored, exponent_size: 8, mantissa_size: 23, big_endian: false };
+        let transform = ElementTransform::Float { stored, data_type: DataType::Float32, big_endian: false };
         let value =
             |byte: u8| transform.apply(&[byte], 4).map(|le| f32::from_le_bytes(le.try_into().unwrap()));
         assert_eq!(value(0x01), Some(0.001_953_125));
@@ -607,8 +596,7 @@ mod tests {
     #[test]
     fn floats_of_80_bits_become_equal_ones_of_64() {
         let stored = Float { size: 16, normalization: 0, ..float(16, (64, 15), 64, 16383, false) };
-        let transform =
-            ElementTransform::Float { stored, exponent_size: 11, mantissa_size: 52, big_endian: false };
+        let transform = ElementTransform::Float { stored, data_type: DataType::Float64, big_endian: false };
         let value = |mantissa: u64, high: u16| {
             let bytes = [mantissa.to_le_bytes(), u64::from(high).to_le_bytes()].concat();
             transform.apply(&bytes, 8).map(|le| f64::from_le_bytes(le.try_into().unwrap()))
@@ -629,8 +617,7 @@ mod tests {
     #[test]
     fn subnormal_numbers_with_a_stored_bit_are_halved() {
         let stored = Float { normalization: 0, ..float(8, (52, 11), 52, 1023, false) };
-        let transform =
-            ElementTransform::Float { stored, exponent_size: 11, mantissa_size: 52, big_endian: false };
+        let transform = ElementTransform::Float { stored, data_type: DataType::Float64, big_endian: false };
         let subnormal = 0xf03f_u64.to_le_bytes();
         assert_eq!(transform.apply(&subnormal, 8), Some(subnormal.to_vec()));
     }
@@ -639,8 +626,7 @@ mod tests {
     #[test]
     fn floats_of_128_bits_become_equal_ones_of_64() {
         let stored = float(16, (112, 15), 112, 16383, true);
-        let transform =
-            ElementTransform::Float { stored, exponent_size: 11, mantissa_size: 52, big_endian: true };
+        let transform = ElementTransform::Float { stored, data_type: DataType::Float64, big_endian: true };
         let value = |high: u64, low: u64| {
             let bytes = [high.to_be_bytes(), low.to_be_bytes()].concat();
             transform.apply(&bytes, 8).map(|be| f64::from_be_bytes(be.try_into().unwrap()))
@@ -655,7 +641,7 @@ mod tests {
     #[test]
     fn what_the_target_cannot_hold_is_refused() {
         let stored = float(2, (7, 8), 7, 127, false);
-        let half = ElementTransform::Float { stored, exponent_size: 5, mantissa_size: 10, big_endian: false };
+        let half = ElementTransform::Float { stored, data_type: DataType::Float16, big_endian: false };
         assert_eq!(half.apply(&[0x80, 0x3f], 2), Some(vec![0x00, 0x3c]));
         assert_eq!(half.apply(&[0x7f, 0x7f], 2), None, "3.4e38");
         assert_eq!(half.apply(&[0x80, 0x00], 2), None, "2^-126");

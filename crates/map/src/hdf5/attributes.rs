@@ -12,8 +12,7 @@ use virtualize_remedy::Code;
 use virtualize_zarr::{DataType, Endian, ZarrFormat};
 
 use super::datatype::{element_type, endian_of, integer_data_type, is_boolean, numpy_time};
-use super::dimensions::Dimensions;
-use super::objects::{Lookup, ObjectNames, reference_part, reference_path};
+use super::tree::{Lookup, ObjectNames, reference_part, reference_path};
 use super::{Mapper, chunks};
 use crate::cf::packing::is_time_unit;
 use crate::cf::{CfAttribute, CfAttributes, FillPlan, write_sentinels};
@@ -303,19 +302,6 @@ impl Mapper<'_> {
                 "h5netcdf and netCDF4 hide the attributes CLASS and NAME, and so do the references: {count} objects, the first is {first}"
             );
             self.report.info(Code::AttributeOmitted, "", message);
-        }
-    }
-
-    /// Keeps the names of the unlimited dimensions that a group defines, if the options ask for attributes.
-    pub(super) fn keep_unlimited(&mut self, path: &str, dimensions: &Dimensions) {
-        let names: Vec<String> = match &self.own.file.classic {
-            Some(classic) => {
-                classic.dimensions.iter().filter(|one| one.is_record).map(|one| one.name.clone()).collect()
-            }
-            None => dimensions.unlimited().map(str::to_owned).collect(),
-        };
-        if self.options.source_attributes && !names.is_empty() {
-            self.report.unlimited.insert(path.to_owned(), names);
         }
     }
 }

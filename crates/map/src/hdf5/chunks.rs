@@ -11,15 +11,15 @@ use virtualize_bytes::ByteRange;
 use virtualize_hdf5::model::{ChunkSizes, ChunkTable, Chunked, Dataset, Dataspace, Datatype, Filter, Layout};
 use virtualize_zarr::{
     ChunkGrid, ChunkManifest, Codec, DataType, Endian, FillValue, Implementation, Lengths, References,
-    SourceId, chunk_indices, in_byte_order,
+    SourceId, ZarrFormat, chunk_indices, in_byte_order,
 };
 
 use super::SourceTable;
 use super::datatype::ElementType;
-use super::filters::{BLOSC2, LZO, Pipeline, ZFP, clients_decode};
+use super::filters::{BLOSC2, LZO, Pipeline, ZFP, head, splits_elements};
 use super::heap::holds_pointers;
 use super::links::FileContext;
-use super::objects::{HeapPointers, ObjectNames};
+use super::tree::{HeapPointers, ObjectNames};
 use crate::error::chunk_count;
 use crate::{ChunkContent, ElementTransform, Error, MapOptions, Piece, PieceBytes, ReferenceText, Result};
 
@@ -44,8 +44,6 @@ pub(super) struct ChunkPlanner<'a> {
     pub(super) objects: &'a Arc<ObjectNames>,
     /// The user's choices.
     pub(super) options: &'a MapOptions,
-    /// Size of the file in bytes; 0 if it is not known.
-    pub(super) file_size: u64,
     /// Start of the records of a NetCDF classic file whose small records are inlined.
     pub(super) small_records: Option<u64>,
     /// The file, and the others that it names.
@@ -204,9 +202,14 @@ impl ChunkPlanner<'_> {
         }
     }
 
+    /// Returns the size of the file in bytes; 0 if it is not known.
+    pub(super) fn file_size(&self) -> u64 {
+        self.context.here.source.size
+    }
+
     /// Refuses storage past the end of the file.
     pub(super) fn check_end(&self, end: u64) -> Result<()> {
-        match self.file_size {
+        match self.file_size() {
             size if size > 0 && end > size => Err(Error::truncated("storage", end, size)),
             _ => Ok(()),
         }
@@ -215,7 +218,7 @@ impl ChunkPlanner<'_> {
     /// Checks that released clients decode chunks of this shape, of `chunk_bytes` decoded bytes.
     ///
     /// # Errors
-    /// They do not, or decode them differently.
+    /// They do not, or decode them differently. Of a shuffle, only uncompressed lengths are known here.
     pub(super) fn clients_decode(
         &self,
         codecs: &[Codec],
@@ -248,7 +251,24 @@ impl ChunkPlanner<'_> {
                 "big-endian numbers decode to the reader's byte order",
             ));
         }
-        clients_decode(codecs, chunk_bytes, self.options.format)
+        let mut length = Some(chunk_bytes);
+        for codec in codecs {
+            let (named, in_v2) = match self.options.format {
+                ZarrFormat::V2 => (codec.to_v2(), false),
+                ZarrFormat::V3 => (codec.to_v3(), codec.to_v2().is_ok()),
+            };
+            named.map_err(|error| Error::no_codec_name(&error, in_v2))?;
+            if let Codec::Shuffle { element_size } = codec
+                && splits_elements(length, *element_size)
+            {
+                return Err(Error::unsupported(
+                    format!("shuffle of {element_size}-byte elements"),
+                    "numcodecs undoes it on whole elements only",
+                ));
+            }
+            length = length.and_then(|length| codec.encoded_length(length));
+        }
+        Ok(())
     }
 
     /// Returns all codecs of the array, given those of its filters.
@@ -407,7 +427,16 @@ impl ChunkPlanner<'_> {
             _ => 0,
         };
         let codecs = chunks.pipeline.applied(mask);
-        let integers = self.own_integers();
+        // The codec of integers with unused bits, if codecs may have our own names.
+        let integers = match (&self.element.transform, self.element.data_type.size()) {
+            (ElementTransform::Integer { stored, .. }, Some(size))
+                if self.options.own_codecs && self.element.data_type.is_integer() =>
+            {
+                let (size, endian) = (u32::try_from(size).unwrap_or(u32::MAX), self.element.endian);
+                Codec::Integers { size, endian, stored: *stored }.own()
+            }
+            _ => None,
+        };
         let reason = match self.must_be_made() {
             Some(why) if integers.is_none() => Some(why.into()),
             _ => {
@@ -461,7 +490,9 @@ impl ChunkPlanner<'_> {
         let filters = &self.dataset.filters;
         let pipeline = Pipeline::new(filters, self.options.own_codecs.then_some(bytes))?;
         if self.options.own_codecs {
-            self.check_zfp(filters, &shape)?;
+            for filter in filters.iter().filter(|filter| filter.id == ZFP) {
+                self.fits(&head(&filter.parameters)?, &shape)?;
+            }
         }
         Ok(Chunks { chunked, pipeline, shape, grid, extent: self.shape, bytes })
     }
@@ -477,14 +508,6 @@ impl ChunkPlanner<'_> {
         } else {
             Err(malformed(format!("chunks of {shape:?} in an extent of {:?}", self.shape)))
         }
-    }
-
-    /// Returns the codec of integers with unused bits, if codecs may have our own names.
-    fn own_integers(&self) -> Option<Codec> {
-        let ElementTransform::Integer { stored, .. } = self.element.transform else { return None };
-        let is_own = self.options.own_codecs && self.element.data_type.is_integer();
-        let size = u32::try_from(self.element.data_type.size()?).ok().filter(|_| is_own)?;
-        Codec::Integers { size, endian: self.element.endian, stored }.own()
     }
 
     /// Plans to make every allocated chunk.

@@ -316,7 +316,7 @@ impl ChunkPlanner<'_> {
         if is_cut_off {
             let message = format!(
                 "the file ends at {:#x}, before the data of the variable end: the missing bytes read as zero, as in netCDF-C",
-                self.file_size
+                self.file_size()
             );
             let advice = "compare its size with the original: the file may be incomplete";
             let warning = Diagnostic::warning(Code::FileTruncated, path, message);
@@ -331,13 +331,13 @@ impl ChunkPlanner<'_> {
 
     /// Whether the file is NetCDF classic and ends before the data.
     pub(super) fn is_cut_off(&self, range: ByteRange) -> bool {
-        self.context.here.file.classic.is_some() && range.end() > self.file_size
+        self.context.here.file.classic.is_some() && range.end() > self.file_size()
     }
 
     /// Adds the chunk at `position`, of which the file contains a part of `range` or nothing. Like netCDF-C, takes zeros for
     /// the bytes past the end of the file.
     pub(super) fn cut_off(&self, plan: &mut ChunkPlan, position: u64, range: ByteRange) -> Result<()> {
-        let stored = range.clamp_to(self.file_size);
+        let stored = range.clamp_to(self.file_size());
         if stored.length == 0 {
             return Ok(());
         }
@@ -407,7 +407,8 @@ impl ChunkPlanner<'_> {
     /// Returns the number of records that the file contains whole.
     fn whole_records(&self, first: ByteRange) -> u64 {
         let Some(classic) = &self.context.here.file.classic else { return 0 };
-        let last = self.file_size.checked_sub(first.start).and_then(|bytes| bytes.checked_sub(first.length));
+        let last =
+            self.file_size().checked_sub(first.start).and_then(|bytes| bytes.checked_sub(first.length));
         let whole = last.and_then(|bytes| bytes.checked_div(classic.stride));
         whole.map_or(0, |records| records.saturating_add(1)).min(classic.records)
     }

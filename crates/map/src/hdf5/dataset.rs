@@ -28,15 +28,13 @@ impl Mapper<'_> {
     /// Maps a dataset. Returns `None`, and reports why, if the dataset is omitted. `axes` are the dimensions of its dataspace.
     pub(super) fn array(&mut self, path: &str, dataset: &Dataset, axes: Vec<AxisDimension>) -> Option<Array> {
         let mut report = ArrayReport {
-            source_type: describe_type(&dataset.datatype),
             is_ascii: matches!(
                 &dataset.datatype,
                 Datatype::VariableString { charset: CharacterSet::Ascii, .. }
             ),
-            source_layout: describe_layout(&dataset.layout, self.own.file),
-            source_filters: dataset.filters.iter().map(describe_filter).collect(),
             ..ArrayReport::default()
         };
+        report.describe(dataset, self.own.file);
         let mapped = self.try_array(path, dataset, axes, &mut report);
         if let Err(error) = &mapped {
             self.array_omitted(path, error);
@@ -87,7 +85,6 @@ impl Mapper<'_> {
             background: array_fill.background(),
             objects: &Arc::clone(&self.names),
             options: self.options,
-            file_size: self.own.source.size,
             small_records: self.small_records,
             context: self.file_context(),
         };
@@ -209,6 +206,15 @@ impl Mapper<'_> {
     }
 }
 
+impl ArrayReport {
+    /// Sets the type, layout and filters of a dataset.
+    pub(super) fn describe(&mut self, dataset: &Dataset, file: &File) {
+        self.source_type = describe_type(&dataset.datatype);
+        self.source_layout = describe_layout(&dataset.layout, file);
+        self.source_filters = dataset.filters.iter().map(describe_filter).collect();
+    }
+}
+
 /// The shape of the array: that of the dataspace, then the axes of an array type. A null dataspace has no elements.
 pub(super) fn array_shape(dataset: &Dataset, element: &ElementType) -> Vec<u64> {
     match &dataset.dataspace {
@@ -299,7 +305,7 @@ fn order(order: ByteOrder, size: u32) -> &'static str {
 }
 
 /// Describes a layout, such as "chunked [10, 20], version-1 B-tree".
-pub(super) fn describe_layout(layout: &Layout, file: &File) -> String {
+fn describe_layout(layout: &Layout, file: &File) -> String {
     match layout {
         Layout::Compact(_) => "compact".to_owned(),
         Layout::Contiguous(Some(_)) => "contiguous".to_owned(),

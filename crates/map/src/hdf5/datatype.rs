@@ -25,7 +25,18 @@ pub(super) fn element_type(datatype: &Datatype, format: ZarrFormat) -> Result<El
             let element = element_type(base, format)?;
             match base.as_ref() {
                 Datatype::Integer(integer) if is_boolean(base, members) && element.is_stored_as_it_is() => {
-                    Ok(boolean_type(integer, element))
+                    // Zarr's booleans have one byte.
+                    let (size, endian, signed) = (integer.size, element.endian, false);
+                    let precision = u16::try_from(size.saturating_mul(8)).unwrap_or(0);
+                    let stored = StoredInteger { size, endian, offset: 0, precision, signed };
+                    let wide = ElementTransform::Integer { stored, big_endian: false };
+                    let transform = if precision > 8 { wide } else { ElementTransform::None };
+                    Ok(ElementType {
+                        data_type: DataType::Bool,
+                        endian: Endian::Little,
+                        transform,
+                        ..element
+                    })
                 }
                 _ => Ok(element),
             }
@@ -236,16 +247,10 @@ fn wider_float_type(float: &Float) -> Option<ElementType> {
         && float.mantissa_size > 0;
     let holds_all = IEEE.iter().find(|format| format.holds(float, highest));
     let format = holds_all.or(IEEE.last()).filter(|_| sound)?;
-    let transform = ElementTransform::Float {
-        stored: *float,
-        exponent_size: format.exponent_size,
-        mantissa_size: format.mantissa_size,
-        big_endian: false,
-    };
-    Some(ElementType {
-        transform,
-        ..ElementType::plain(format.data_type.clone(), Endian::Little, float.size)
-    })
+    let data_type = format.data_type.clone();
+    let transform =
+        ElementTransform::Float { stored: *float, data_type: data_type.clone(), big_endian: false };
+    Some(ElementType { transform, ..ElementType::plain(data_type, Endian::Little, float.size) })
 }
 
 /// Whether an enumeration is the boolean type of h5py: FALSE = 0, TRUE = 1.
@@ -256,19 +261,6 @@ pub(super) fn is_boolean(base: &Datatype, members: &[(String, Vec<u8>)]) -> bool
         members.iter().any(|(own, bytes)| own == name && has(bytes))
     };
     members.len() == 2 && is("FALSE", 0) && is("TRUE", 1)
-}
-
-/// Maps a boolean of any size to Zarr's of one byte.
-fn boolean_type(integer: &Integer, element: ElementType) -> ElementType {
-    let transform = match u16::try_from(integer.size.saturating_mul(8)) {
-        Ok(precision @ 9..) => {
-            let (size, endian) = (integer.size, element.endian);
-            let stored = StoredInteger { size, endian, offset: 0, precision, signed: false };
-            ElementTransform::Integer { stored, big_endian: false }
-        }
-        _ => ElementTransform::None,
-    };
-    ElementType { data_type: DataType::Bool, endian: Endian::Little, transform, ..element }
 }
 
 /// Maps a complex number of two floats of type `base`.
@@ -502,18 +494,18 @@ pub(super) fn field(name: &str, element: &ElementType) -> Field {
 }
 
 /// A format of IEEE 754. The mantissa starts at bit 0, the exponent follows, and the sign is the last bit.
-pub(super) struct IeeeFormat {
+struct IeeeFormat {
     /// Bytes.
     size: u32,
     /// Bits of the exponent.
-    pub(super) exponent_size: u8,
+    exponent_size: u8,
     /// Bits of the mantissa, the implied one not counted.
-    pub(super) mantissa_size: u8,
-    pub(super) data_type: DataType,
+    mantissa_size: u8,
+    data_type: DataType,
 }
 
 /// binary16, binary32 and binary64, in this order.
-pub(super) static IEEE: [IeeeFormat; 3] = [
+static IEEE: [IeeeFormat; 3] = [
     IeeeFormat { size: 2, exponent_size: 5, mantissa_size: 10, data_type: DataType::Float16 },
     IeeeFormat { size: 4, exponent_size: 8, mantissa_size: 23, data_type: DataType::Float32 },
     IeeeFormat { size: 8, exponent_size: 11, mantissa_size: 52, data_type: DataType::Float64 },
@@ -545,7 +537,7 @@ impl IeeeFormat {
     }
 
     /// Whether the format has every value of another one whose largest exponent field is `highest`.
-    pub(super) fn holds(&self, float: &Float, highest: i64) -> bool {
+    fn holds(&self, float: &Float, highest: i64) -> bool {
         let (bias, own_bias) = (i64::from(float.exponent_bias), i64::from(self.bias()));
         let own_highest = (1_i64 << self.exponent_size) - 1;
         self.size >= float.size

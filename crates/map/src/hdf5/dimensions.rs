@@ -12,7 +12,7 @@ use virtualize_zarr::Array;
 
 use super::Mapper;
 use super::eos_grid::Grid;
-use super::objects::ObjectNames;
+use super::tree::ObjectNames;
 
 /// Prefix of the attribute `NAME` by which netCDF-C marks a dimension without a variable.
 const NOT_A_VARIABLE: &str = "This is a netCDF dimension but not a netCDF variable.";
@@ -316,19 +316,15 @@ impl Lengths {
 
     /// Records the dimensions of a dataset. Of several with one name, that of the nearest group counts, and of equally near
     /// ones the longest, so that the result does not depend on the order of datasets.
-    pub(super) fn note(&mut self, axes: &[AxisDimension], dataset: &Dataset) {
-        let shape = dataset.dataspace.shape().unwrap_or_default();
-        for (axis, size) in axes.iter().zip(shape) {
-            self.note_one(axis, *size);
-        }
+    pub(super) fn note(&mut self, axes: &[AxisDimension], shape: &[u64]) {
+        axes.iter().zip(shape).for_each(|(axis, size)| self.note_one(axis, *size));
     }
 
     /// Records the dimensions of an array that is mapped already.
     pub(super) fn note_array(&mut self, array: &Array) {
-        for (name, size) in array.dimension_names.iter().zip(&array.shape) {
-            let axis = AxisDimension { name: name.clone(), ..AxisDimension::default() };
-            self.note_one(&axis, *size);
-        }
+        let axis = |name: &Option<String>| AxisDimension { name: name.clone(), ..AxisDimension::default() };
+        let axes: Vec<_> = array.dimension_names.iter().map(axis).collect();
+        self.note(&axes, &array.shape);
     }
 
     fn note_one(&mut self, axis: &AxisDimension, size: u64) {

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use virtualize_hdf5::model::{Chunked, Filter};
-use virtualize_zarr::{ChunkGrid, Codec, DataType, SourceId, ZarrFormat};
+use virtualize_zarr::{ChunkGrid, Codec, DataType, SourceId};
 
 use super::chunks::{ChunkPlan, ChunkPlanner, INLINE_CHUNKS, check_table, entries, furthest_end};
 use super::dataset::describe_filter;
@@ -112,34 +112,8 @@ fn own_chain(codecs: Vec<Codec>, mut length: Option<u64>) -> Vec<Codec> {
 }
 
 /// Whether so many bytes may be no whole number of elements.
-fn splits_elements(length: Option<u64>, element_size: u32) -> bool {
+pub(super) fn splits_elements(length: Option<u64>, element_size: u32) -> bool {
     length.is_none_or(|length| !length.is_multiple_of(u64::from(element_size.max(1))))
-}
-
-/// Checks that released clients decode chunks of `bytes` decoded bytes.
-///
-/// # Errors
-/// The Zarr format has no name for a codec, or a shuffle may get a number of bytes that is not a multiple of its element size,
-/// which numcodecs refuses. Only uncompressed lengths are known here.
-pub(super) fn clients_decode(codecs: &[Codec], bytes: u64, format: ZarrFormat) -> Result<()> {
-    let mut length = Some(bytes);
-    for codec in codecs {
-        let (named, in_v2) = match format {
-            ZarrFormat::V2 => (codec.to_v2(), false),
-            ZarrFormat::V3 => (codec.to_v3(), codec.to_v2().is_ok()),
-        };
-        named.map_err(|error| Error::no_codec_name(&error, in_v2))?;
-        if let Codec::Shuffle { element_size } = codec
-            && splits_elements(length, *element_size)
-        {
-            return Err(Error::unsupported(
-                format!("shuffle of {element_size}-byte elements"),
-                "numcodecs undoes it on whole elements only",
-            ));
-        }
-        length = length.and_then(|length| codec.encoded_length(length));
-    }
-    Ok(())
 }
 
 /// Maps a filter to a codec; `None` if it changes nothing. Numbers are those of the HDF Group's registry.
@@ -342,7 +316,7 @@ const NEWEST_CODEC: u32 = 5;
 
 /// The header of a ZFP stream: `zfp`, its version, 52 bits of type and shape, 12 or 64 bits of mode.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Head {
+pub(super) struct Head {
     bytes: Bytes,
     bits: u32,
     data_type: DataType,
@@ -373,15 +347,9 @@ impl ChunkPlanner<'_> {
         self.prefixed(chunked, chunk_shape, codecs, &filter)
     }
 
-    /// Checks that the headers of ZFP among the filters describe chunks of this shape.
-    pub(super) fn check_zfp(&self, filters: &[Filter], chunk_shape: &[u64]) -> Result<()> {
-        let mut streams = filters.iter().filter(|filter| filter.id == ZFP);
-        streams.try_for_each(|filter| self.fits(&head(&filter.parameters)?, chunk_shape))
-    }
-
     /// Checks that a header describes chunks of this shape. ZFP omits axes of length 1, and stores unsigned integers as signed
     /// ones of the same bits.
-    fn fits(&self, head: &Head, chunk_shape: &[u64]) -> Result<()> {
+    pub(super) fn fits(&self, head: &Head, chunk_shape: &[u64]) -> Result<()> {
         let long = |shape: &[u64]| shape.iter().copied().filter(|n| *n != 1).collect::<Vec<_>>();
         let data_type = &self.element.data_type;
         let signed = match data_type {
@@ -403,7 +371,7 @@ impl ChunkPlanner<'_> {
 }
 
 /// Parses the client data: a word of versions, then the header as little-endian words.
-fn head(parameters: &[u32]) -> Result<Head> {
+pub(super) fn head(parameters: &[u32]) -> Result<Head> {
     let (versions, words) =
         parameters.split_first().ok_or_else(|| Error::malformed(ZFP_NAME, "no client data"))?;
     let codec = (versions >> 12) & 0xf;

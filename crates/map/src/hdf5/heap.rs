@@ -4,7 +4,6 @@
 //! [`heap_tasks`] lists what has to be read before the file is mapped. From the values, [`flatten`] makes datasets of
 //! elements of fixed size, which are mapped like any other dataset that is stored in its object header.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -21,13 +20,13 @@ use virtualize_zarr::{
 };
 
 use super::chunks::{ChunkPlan, ChunkPlanner, item_type};
-use super::dataset::{array_shape, describe_filter, describe_layout, describe_type};
+use super::dataset::array_shape;
 use super::datatype::{ElementType, array_as_compound, array_items, array_member, element_type};
 use super::dimensions::{AxisDimension, Lengths};
 use super::fill::DatasetFill;
 use super::links::{FileContext, OpenFile, OtherFile, OtherFiles};
-use super::objects::{HeapPointers, Lookup, ObjectNames};
 use super::tree::Place;
+use super::tree::{HeapPointers, Lookup, ObjectNames};
 use super::{Mapper, SourceTable};
 use crate::{ChunkContent, Error, MapOptions, ReferenceText, Result};
 
@@ -234,10 +233,7 @@ impl<'a> Mapper<'a> {
 
     /// Reports the source of an array as the dataset that it represents.
     fn describe_as(&mut self, path: &str, dataset: &Dataset) {
-        let report = self.report.arrays.entry(path.to_owned()).or_default();
-        report.source_type = describe_type(&dataset.datatype);
-        report.source_layout = describe_layout(&dataset.layout, self.own.file);
-        report.source_filters = dataset.filters.iter().map(describe_filter).collect();
+        self.report.arrays.entry(path.to_owned()).or_default().describe(dataset, self.own.file);
     }
 }
 
@@ -476,7 +472,7 @@ pub fn heap_tasks(
     options: &MapOptions,
     budget: &Budget<'_>,
 ) -> Vec<(DatasetKey, Result<HeapTask, Error>)> {
-    let (sources_left, lookup) = (Cell::new(0), Lookup::new(budget));
+    let lookup = Lookup::new(budget);
     let root = OpenFile { file, source };
     let linked = others.files.values().filter_map(|other| match other {
         OtherFile::Read(file, source) if options.follow_external => Some(OpenFile { file, source }),
@@ -484,8 +480,7 @@ pub fn heap_tasks(
     });
     let mut tasks = Vec::new();
     for here in std::iter::once(root).chain(linked) {
-        let context =
-            FileContext { root, here, others, sources_left: &sources_left, lookup: &lookup, depth: 0 };
+        let context = FileContext { root, here, others, lookup: &lookup, depth: 0 };
         let mut names = None;
         for (address, object) in &here.file.objects {
             let Object::Dataset(dataset) = object else { continue };
@@ -559,7 +554,6 @@ fn task(
         background: fill.background(),
         objects: names,
         options: &options,
-        file_size: context.here.source.size,
         small_records: None,
         context,
     };

@@ -1,6 +1,6 @@
 //! External links: the node that a link leads to is mapped in its own file, and attached at the link.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::rc::Rc;
@@ -12,9 +12,9 @@ use virtualize_zarr::{Array, Group, Node, Source, SourceId};
 
 use super::dimensions::Lengths;
 use super::heap::{DatasetKey, Flattened, SAMPLE_DIMENSION};
-use super::objects::Lookup;
+use super::selection::{Pattern, mappings};
 use super::tree::DEPTH;
-use super::unlimited::{Pattern, mappings};
+use super::tree::Lookup;
 use super::{Mapper, NODES, map_within, weight};
 use crate::mapped::resolve_relative;
 use crate::{ChunkContent, Error, InlineTask, Mapped, Result, SourceAttribute};
@@ -27,9 +27,6 @@ const MAX_FILE_CHAIN: usize = 8;
 
 /// Maximum number of sources of a hierarchy.
 const SOURCES: usize = 60_000;
-
-/// Maximum number of chunks that links may bring.
-const CHUNKS: u64 = 20_000_000;
 
 /// Mapped files to which links lead, by url.
 pub(super) type MappedFiles = RefCell<BTreeMap<String, Rc<LinkedFile>>>;
@@ -259,7 +256,6 @@ impl Mapper<'_> {
         self.take("groups and arrays", weight(node, at))?;
         match node {
             Node::Array(array) => {
-                self.linked_chunks = self.linked_chunks.saturating_add(array.chunks.len());
                 for column in &mut array.chunks.references {
                     column.source = renumbered(column.source, ids);
                 }
@@ -271,7 +267,7 @@ impl Mapper<'_> {
                 }
             }
         }
-        if self.linked_chunks > CHUNKS { Err(Error::limit("chunks behind links", CHUNKS)) } else { Ok(()) }
+        Ok(())
     }
 }
 
@@ -330,6 +326,9 @@ fn moved(full: &str, path: &str, at: &str) -> Option<String> {
     }
 }
 
+/// Bytes of memory for a source of a virtual dataset. Nested ones count each time.
+const SOURCE: u64 = 512;
+
 /// Deepest chain of virtual datasets.
 const MAX_VIRTUAL_CHAIN: u32 = 8;
 
@@ -340,11 +339,6 @@ pub(super) fn grown() -> Error {
 
 pub(super) fn no_dataset() -> Error {
     Error::unresolved("its path", "leads to no dataset")
-}
-
-/// The limit of [`crate::hdf5::VIRTUAL_SOURCES`].
-fn too_many() -> Error {
-    Error::limit("sources of virtual datasets", crate::hdf5::VIRTUAL_SOURCES as u64)
 }
 
 /// Another HDF5 file that a file names. What virtual datasets map to a missing one reads as the fill value.
@@ -421,8 +415,6 @@ pub(super) struct FileContext<'a> {
     pub(super) here: OpenFile<'a>,
     /// All other files.
     pub(super) others: &'a OtherFiles,
-    /// Number of sources of virtual datasets that may still be visited.
-    pub(super) sources_left: &'a Cell<u32>,
     /// Lookup of objects by path.
     pub(super) lookup: &'a Lookup<'a>,
     /// Number of virtual datasets between the mapped dataset and this one.
@@ -433,10 +425,9 @@ impl<'a> FileContext<'a> {
     /// Returns the context of a source in the file called `name`; `None` if there is no such file.
     ///
     /// # Errors
-    /// The file was refused, or sources are too many or too deeply nested.
+    /// The file was refused, or sources are too deeply nested, or the budget is spent.
     pub(super) fn of_source(&self, name: &str) -> Result<Option<Self>> {
-        let left = self.sources_left.get().checked_sub(1).ok_or_else(too_many)?;
-        self.sources_left.set(left);
+        self.lookup.take("sources of virtual datasets", SOURCE)?;
         if self.depth >= MAX_VIRTUAL_CHAIN {
             return Err(Error::limit("virtual datasets in a chain", MAX_VIRTUAL_CHAIN.into()));
         }

@@ -11,15 +11,12 @@ mod fill;
 mod filters;
 mod heap;
 mod links;
-mod objects;
 mod selection;
 #[cfg(test)]
 mod tests;
 mod tree;
-mod unlimited;
 mod virtual_dataset;
 
-use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -31,16 +28,13 @@ use virtualize_zarr::{Hierarchy, Node, Source, SourceId};
 use crate::hdf5::attributes::time_bounds;
 use crate::hdf5::dimensions::{Fields, ScaleLengths};
 use crate::hdf5::links::{ExternalLink, FileContext, MappedFiles, OpenFile};
-use crate::hdf5::objects::Lookup;
+use crate::hdf5::tree::Lookup;
 use crate::{Diagnostic, Error, InlineTask, MapOptions, Mapped, Report, Result};
 
 pub use crate::hdf5::heap::{DatasetKey, Flattened, HeapPointer, HeapTask, HeapValues, flatten, heap_tasks};
 pub use crate::hdf5::links::{OtherFile, OtherFiles, link_files, virtual_source_files};
-pub use crate::hdf5::objects::{HeapPointers, ObjectNames, reference_part, reference_path};
-pub use crate::hdf5::unlimited::{NumberedFiles, numbered_files, resolve_extents};
-
-/// Maximum number of sources of the virtual datasets of a file. Nested ones count each time.
-const VIRTUAL_SOURCES: u32 = 100_000;
+pub use crate::hdf5::selection::{NumberedFiles, numbered_files, resolve_extents};
+pub use crate::hdf5::tree::{HeapPointers, ObjectNames, reference_part, reference_path};
 
 /// Maps a file to Zarr. `source` describes the file itself, which becomes [`SourceId`] 0; other files
 /// follow.
@@ -61,9 +55,8 @@ pub fn map_file_among(
     options: &MapOptions,
     budget: &Budget<'_>,
 ) -> Mapped {
-    let (sources_left, mapped) = (Cell::new(VIRTUAL_SOURCES), MappedFiles::default());
-    let (lookup, chain) = (Lookup::new(budget), [source.url.clone()]);
-    let shared = Shared { others, sources_left: &sources_left, mapped: &mapped, lookup: &lookup };
+    let (mapped, lookup, chain) = (MappedFiles::default(), Lookup::new(budget), [source.url.clone()]);
+    let shared = Shared { others, mapped: &mapped, lookup: &lookup };
     let mut mapped = map_within(file, source, shared, options, &chain);
     mapped.finish(options, budget);
     mapped
@@ -73,8 +66,6 @@ pub fn map_file_among(
 #[derive(Clone, Copy)]
 struct Shared<'a> {
     others: &'a OtherFiles,
-    /// Number of sources of virtual datasets that may still be visited.
-    sources_left: &'a Cell<u32>,
     /// Linked files that are mapped already.
     mapped: &'a MappedFiles,
     lookup: &'a Lookup<'a>,
@@ -93,7 +84,6 @@ fn map_within(
         own: OpenFile { file, source: &source },
         shared,
         links: Vec::new(),
-        linked_chunks: 0,
         options,
         names: Arc::new(names),
         sources: SourceTable::new(&source.url),
@@ -123,8 +113,6 @@ struct Mapper<'a> {
     shared: Shared<'a>,
     /// External links to follow.
     links: Vec<ExternalLink>,
-    /// Number of chunks of linked files.
-    linked_chunks: u64,
     options: &'a MapOptions,
     names: Arc<ObjectNames>,
     sources: SourceTable,
@@ -145,8 +133,8 @@ struct Mapper<'a> {
 
 impl<'a> Mapper<'a> {
     fn file_context(&self) -> FileContext<'a> {
-        let Shared { others, sources_left, lookup, .. } = self.shared;
-        FileContext { root: self.own, here: self.own, others, sources_left, lookup, depth: 0 }
+        let Shared { others, lookup, .. } = self.shared;
+        FileContext { root: self.own, here: self.own, others, lookup, depth: 0 }
     }
 
     /// Takes memory from the budget. If it is spent, the whole file is refused in the end.

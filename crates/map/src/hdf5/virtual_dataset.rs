@@ -144,7 +144,6 @@ impl ChunkPlanner<'_> {
             background: missing.as_ref(),
             objects: self.objects,
             options: &options,
-            file_size: context.here.source.size,
             small_records: None,
             context,
         };
