@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use regex::{Captures, Regex};
 use serde_json::{Map, Value};
 use virtualize::{
-    OptionName, Remedy,
+    Code, Diagnostic, OptionName, Remedy, Severity, VirtualStore,
     options::value::InvalidValue,
-    zarr::{Group, Hierarchy, Node, node},
+    zarr::{Group, Hierarchy, Node, NodePath, node},
 };
 use virtualize_remedy::alternatives;
 
@@ -25,6 +25,18 @@ use crate::{
 pub(crate) const FILE_TEXTS: &str = "HDFEOS INFORMATION";
 
 type Result<T, E = Problem> = std::result::Result<T, E>;
+
+/// Returns whether an attribute has references that select regions, such as `{"path": "/x", "selection": "hyperslab", …}`.
+fn selects_region(value: &Value) -> bool {
+    match value {
+        Value::Array(items) => items.iter().any(selects_region),
+        Value::Object(members) => {
+            members.contains_key("path") && members.contains_key("selection")
+                || members.values().any(selects_region)
+        }
+        _ => false,
+    }
+}
 
 /// A dimension along which files are combined.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -107,30 +119,64 @@ impl Layout {
         names.iter().find_map(|name| self.fills.get(*name))
     }
 
-    /// Removes from a file the arrays that the combined dataset does not have: dropped ones, and those that describe the file.
-    pub(crate) fn drop_arrays(&self, root: &mut Group) {
-        if !self.dropped.is_empty() {
-            self.drop_within(root, "");
+    /// Removes from a file what the combined dataset does not have: dropped arrays, arrays that describe the file, and, with a
+    /// warning, the regions that references select, whose coordinates are those of the file.
+    pub(crate) fn drop_arrays(&self, store: &mut VirtualStore) {
+        let is_part = |diagnostic: &&Diagnostic| diagnostic.code == Code::ReferencePart;
+        let referring = store.report.diagnostics.iter().filter(is_part).map(|one| one.path.clone());
+        let referring: Vec<NodePath> = referring.filter(|_| !self.along.is_empty()).collect();
+        let mut selecting = Vec::new();
+        for path in referring.iter().map(|path| path.trim_start_matches('/')) {
+            let shape = store.hierarchy.array(path).map(|array| array.shape.clone());
+            let (parent, name) = node::split(path);
+            let Some(group) = store.hierarchy.root.group_mut(parent) else { continue };
+            group.children.retain(|other, node| {
+                let suffix = other.strip_prefix(name).and_then(|rest| rest.strip_prefix("_part"));
+                let is_part = suffix.is_some_and(|rest| rest.bytes().all(|byte| byte == b'_'))
+                    && matches!(node, Node::Array(array) if Some(&array.shape) == shape.as_ref());
+                selecting.extend(is_part.then(|| (node::join(parent, other), String::new())));
+                !is_part
+            });
         }
-        if let (false, Some(Node::Group(texts))) = (self.along.is_empty(), root.children.get_mut(FILE_TEXTS))
-        {
+        self.drop_within(&mut store.hierarchy.root, "", &mut selecting);
+        store.report.diagnostics.extend(selecting.into_iter().map(|(path, attribute)| Diagnostic {
+            severity: Severity::Warning,
+            code: Code::ReferencePart,
+            path: format!("/{path}"),
+            message: format!("{attribute}omitted: it selects regions by the coordinates of its own file"),
+            remedy: None,
+        }));
+        let texts = store.hierarchy.root.children.get_mut(FILE_TEXTS);
+        if let (false, Some(Node::Group(texts))) = (self.along.is_empty(), texts) {
             let named = [&self.concat_vars, &self.assume_equal, &self.optional];
             let is_named = |name: &str| named.iter().any(|set| Self::has(set, &node::join(FILE_TEXTS, name)));
             texts.children.retain(|name, node| matches!(node, Node::Group(_)) || is_named(name));
         }
     }
 
-    fn drop_within(&self, group: &mut Group, path: &str) {
-        group.children.retain(|name, node| {
-            let path = node::join(path, name);
-            match node {
-                Node::Array(_) => !Self::has(&self.dropped, &path),
-                Node::Group(group) => {
-                    self.drop_within(group, &path);
-                    true
-                }
+    /// Removes dropped arrays, and attributes that select regions. Adds their paths and names.
+    fn drop_within(&self, group: &mut Group, path: &str, selecting: &mut Vec<(NodePath, String)>) {
+        let mut drop_attributes = |attributes: &mut Map<String, Value>, path: &str| {
+            attributes.retain(|name, value| {
+                let is_dropped = !self.along.is_empty() && selects_region(value);
+                selecting.extend(is_dropped.then(|| (path.to_owned(), format!("attribute {name} "))));
+                !is_dropped
+            });
+        };
+        drop_attributes(&mut group.attributes, path);
+        group.children.retain(|name, node| match node {
+            Node::Array(array) => {
+                let path = node::join(path, name);
+                drop_attributes(&mut array.attributes, &path);
+                !Self::has(&self.dropped, &path)
             }
+            Node::Group(_) => true,
         });
+        for (name, node) in &mut group.children {
+            if let Node::Group(group) = node {
+                self.drop_within(group, &node::join(path, name), selecting);
+            }
+        }
     }
 }
 

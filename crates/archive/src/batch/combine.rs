@@ -594,7 +594,7 @@ pub(super) async fn member_content(
     layout: &Layout,
     options: &Options,
 ) -> Result<Record, Failure> {
-    layout.drop_arrays(&mut store.hierarchy.root);
+    layout.drop_arrays(store);
     let packed = FileRecord::pack(store).map_err(|error| Failure::new(error, options.notation));
     let (row, hierarchy) = packed?;
     let member = read_member(item, store, hierarchy, layout, options).await?;

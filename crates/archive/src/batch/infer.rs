@@ -124,7 +124,7 @@ async fn coordinates(
 ) -> Result<BTreeMap<NodePath, Coordinate>, virtualize::Error> {
     let options = options.for_file();
     let mut store = open(&item.url, &options).await?;
-    layout.drop_arrays(&mut store.hierarchy.root);
+    layout.drop_arrays(&mut store);
     let mut arrays = store.hierarchy.arrays();
     arrays.retain(|(path, array)| is_coordinate(path, array));
     let digests = arrays.iter().map(|(path, _)| path.clone()).collect();

@@ -289,10 +289,27 @@ impl Batch {
             return Err(Error::usage("only the journal of a shard can be in a store", remedy));
         }
         if self.each {
-            let (inline_limit, rectilinear) = (self.layout.inline_limit, self.layout.rectilinear);
-            let plain = Layout { inline_limit, rectilinear, ..Layout::default() };
-            if self.layout != plain || self.plan != PlanOptions::default() {
-                return Err(Error::usage("--each cannot be combined with options that join files", None));
+            let (layout, plan, usual) = (&self.layout, &self.plan, PlanOptions::default());
+            let named = [&layout.concat_vars, &layout.assume_equal, &layout.optional, &layout.dropped];
+            let is_given = !layout.names.is_empty()
+                || !layout.coordinate_attributes.is_empty()
+                || !layout.coordinate_properties.is_empty();
+            let options = [
+                ("--concat-dim or --stack-dim", !layout.along.is_empty()),
+                ("--coord", is_given),
+                ("--var", named.iter().any(|names| !names.is_empty())),
+                ("--on-mismatch", plan.on_mismatch != usual.on_mismatch),
+                ("--on-duplicate", plan.on_duplicate != usual.on_duplicate),
+                ("--option allow-holes", plan.allow_holes),
+            ];
+            let others = options.into_iter().filter(|(_, is_set)| *is_set).map(|(option, _)| option);
+            let others: Vec<&str> = others.collect();
+            if !others.is_empty() {
+                let message = format!(
+                    "--each cannot be combined with {}: outputs of single files are not joined",
+                    others.join(", ")
+                );
+                return Err(Error::usage(&message, None));
             }
         }
         if !self.each && self.options.ome_zarr {

@@ -27,7 +27,7 @@ use crate::{
     file::fingerprint,
     values::{
         Grid,
-        calendar::time_units,
+        calendar::{is_time, time_units},
         grid::transforms_agree,
         scalar::{Packing, converted, elements, is_number, packing},
     },
@@ -173,6 +173,9 @@ impl Signature {
             let mut array = array.clone();
             if is_compared && Layout::has(&layout.concat_vars, path) {
                 array.values = None;
+                if array.are_times() {
+                    array.attributes.insert("units".to_owned(), ANY_TIME.into());
+                }
             }
             if relaxed.stored.get(path).is_some_and(|stored| stored.is_read) {
                 array.chunks.iter_mut().flatten().for_each(|size| *size = Value::Null);
@@ -310,6 +313,11 @@ impl ArraySignature {
     /// Returns whether the file has the array, but its hierarchy does not.
     pub(super) fn is_omitted(&self) -> bool {
         self.data_type == OMITTED
+    }
+
+    /// Returns whether values count from a reference time.
+    pub(crate) fn are_times(&self) -> bool {
+        self.attributes.get("units").and_then(Value::as_str).is_some_and(is_time)
     }
 
     /// Removes what means "missing", which need not agree in times that are converted.

@@ -31,7 +31,7 @@ use crate::{
 const OF_ARRAYS: [&str; 4] = ["bounds", "climatology", "coordinates", "GeoTransform"];
 
 /// Returns whether an attribute repeats what the group of an array declares, and is rewritten for the whole.
-fn repeats_group(name: &str) -> bool {
+pub(super) fn repeats_group(name: &str) -> bool {
     name == "_CRS" || name.starts_with("spatial:") || name.starts_with("proj:")
 }
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use virtualize::{
     segments::{Segment, Segments, Target, VERSION, common_type, is_kept},
     zarr::{
@@ -18,7 +18,12 @@ use virtualize::{
     },
 };
 
-use super::{Combined, chunks::ArrayChunks, combine, values};
+use super::{
+    Combined,
+    attributes::{MergedAttributes, repeats_group},
+    chunks::ArrayChunks,
+    combine, values,
+};
 use crate::{
     Along, Error, Item, Layout,
     compat::{
@@ -62,33 +67,57 @@ pub(crate) fn form_dataset(
         }
         arrays.extend(target.map(|data_type| (path, Target::new(&data_type))));
     }
-    note_attributes(groups, notes);
+    unify_attributes(groups, notes);
     Ok(Segments { version: VERSION, dimension: dimension.to_owned(), segments, arrays })
 }
 
-/// Notes the attributes that the dataset lacks because they differ between the groups.
-fn note_attributes(groups: &[(NodePath, Combined<'_>)], notes: &mut Vec<Note>) {
-    let mut found: BTreeMap<(NodePath, String), Vec<&Value>> = BTreeMap::new();
-    let mut counts: BTreeMap<NodePath, usize> = BTreeMap::new();
-    for (_, group) in groups {
-        let arrays = group.hierarchy.arrays().into_iter().map(|(path, array)| (path, &array.attributes));
-        for (path, attributes) in arrays.chain([(NodePath::new(), &group.hierarchy.root.attributes)]) {
-            for (name, value) in attributes {
-                found.entry((path.clone(), name.clone())).or_default().push(value);
+/// Gives the groups equal attributes, and notes those that differ. Attributes on which decoding depends, or that place an image,
+/// stay those of each group.
+fn unify_attributes(groups: &mut [(NodePath, Combined<'_>)], notes: &mut Vec<Note>) {
+    let is_own = |name: &String| {
+        is_kept(name)
+            || MISSING.contains(&name.as_str())
+            || name.ends_with("_variable")
+            || repeats_group(name)
+    };
+    let arrays = paths(groups);
+    let parents = arrays.iter().flat_map(|path| node::ancestors(node::parent(path)).map(str::to_owned));
+    let parents: BTreeSet<NodePath> = parents.collect();
+    let nodes =
+        parents.into_iter().map(|path| (path, false)).chain(arrays.into_iter().map(|path| (path, true)));
+    for (path, is_array) in nodes {
+        let mut merged: Option<MergedAttributes> = None;
+        for attributes in
+            groups.iter_mut().filter_map(|(_, group)| attributes_of(&mut group.hierarchy, &path, is_array))
+        {
+            let shared = attributes.iter().filter(|(name, _)| !is_own(name));
+            let shared = shared.map(|(name, value)| (name.clone(), value.clone())).collect();
+            match &mut merged {
+                Some(merged) => merged.add(&shared, is_array),
+                None => merged = Some(MergedAttributes::new(&shared)),
             }
-            *counts.entry(path).or_default() += 1;
+        }
+        let Some(merged) = merged else { continue };
+        notes.extend(merged.notes(&path));
+        for attributes in
+            groups.iter_mut().filter_map(|(_, group)| attributes_of(&mut group.hierarchy, &path, is_array))
+        {
+            attributes.retain(|name, _| is_own(name) || merged.kept.contains_key(name));
+            attributes.extend(merged.kept.clone());
         }
     }
-    let is_read = |name: &str| is_kept(name) || MISSING.contains(&name) || name.ends_with("_variable");
-    for ((path, name), values) in found {
-        let is_everywhere = counts.get(&path) == Some(&values.len());
-        let is_same = values.windows(2).all(|pair| matches!(pair, [one, other] if one == other));
-        if is_read(&name) || is_everywhere && is_same {
-            continue;
-        }
-        let subject = if path.is_empty() { "/" } else { &path };
-        notes.push(Note::new(subject, format!("attribute {name} differs between the groups: dropped")));
+}
+
+/// Returns the attributes of an array or group.
+fn attributes_of<'a>(
+    hierarchy: &'a mut Hierarchy,
+    path: &str,
+    is_array: bool,
+) -> Option<&'a mut Map<String, Value>> {
+    if is_array {
+        return hierarchy.array_mut(path).map(|array| &mut array.attributes);
     }
+    hierarchy.root.group_mut(path).map(|group| &mut group.attributes)
 }
 
 /// Lists names, the first ones if there are many.
@@ -370,7 +399,7 @@ fn head(path: &str, hierarchy: &Hierarchy, wanted: &BTreeSet<NodePath>) -> Head 
     for path in wanted {
         let Some(array) = hierarchy.array(path) else { continue };
         for group in node::ancestors(node::parent(path)) {
-            nodes.insert(group.to_owned(), ParsedNode::Group(serde_json::Map::new()));
+            nodes.insert(group.to_owned(), ParsedNode::Group(Map::new()));
         }
         let mut metadata = array.clone();
         metadata.chunks = virtualize::zarr::ChunkManifest::default();

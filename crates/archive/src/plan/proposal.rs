@@ -250,6 +250,13 @@ impl Refused<'_> {
                         Some(_) => None,
                     },
                     "values" if self.may_vary(&path, array, files) => Some((ArrayRule::Vary, None)),
+                    // Times along the dimension are converted to one unit.
+                    "attribute units"
+                        if arrays.iter().flatten().all(|one| one.values.is_some() && one.are_times())
+                            && self.may_vary(&path, array, files) =>
+                    {
+                        Some((ArrayRule::Vary, None))
+                    }
                     "values" if lossy => {
                         let loss = format!("keeping only the first file's values of {path}");
                         Some((ArrayRule::First, Some(loss)))

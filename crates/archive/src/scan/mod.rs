@@ -211,9 +211,11 @@ fn reader(options: &ScanOptions, layout: &Layout, guess: Option<Arc<OnceLock<Str
     let process: Box<Process> = Box::new(move |item, store, options| {
         let (mut layout, guess) = (layout.clone(), guess.clone());
         async move {
-            layout.drop_arrays(&mut store.hierarchy.root);
+            layout.drop_arrays(store);
             if let Some((guess, name)) = guess.zip(dimension_of_time(store)) {
                 layout.along.push(Along::Concat(guess.get_or_init(|| name).clone()));
+                // Further ones are not part of files that are joined.
+                layout.drop_arrays(store);
             }
             let member = read_member(item, store, store.hierarchy.clone(), &layout, options).await?;
             groups::record(&member, &layout)

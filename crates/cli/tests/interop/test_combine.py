@@ -472,3 +472,44 @@ def test_inferred_dimension(tmp_path):
     assert json.loads(output.read_text()) == json.loads((tmp_path / "all.json").read_text())
     both = [files[0], tile(tmp_path / "corner.nc", time=1, lat=1)]
     combined(tmp_path, "kerchunk-json", both, status=2, text="along: lat, time differ (use --concat-dim lat --concat-dim time to combine them")
+
+
+def test_regions_of_single_files_are_omitted(tmp_path):
+    """They count from the start of their own file."""
+    for k in range(2):
+        with h5py.File(tmp_path / f"{k}.h5", "w") as file:
+            data = file.create_dataset("data", data=np.arange(4) + 4 * k)
+            file["x"] = np.arange(4, dtype="f8") + 4 * k
+            file["x"].make_scale("x")
+            data.dims[0].attach_scale(file["x"])
+            file.create_dataset("refs", (1,), h5py.regionref_dtype)[0] = data.regionref[1:3]
+            data.attrs["part"] = data.regionref[0:2]
+    run = virtualize("batch", tmp_path / "*.h5", "--concat-dim", "x", "-o", tmp_path / "all.json")
+    assert run.status == 0, run.stderr
+    references = json.loads((tmp_path / "all.json").read_text())["refs"]
+    assert "refs/.zarray" in references and not any(key.startswith("refs_part") for key in references)
+    assert "part" not in json.loads(references["data/.zattrs"])
+    assert "/refs_part: omitted: it selects regions by the coordinates of its own file" in run.stderr, run.stderr
+    assert "/data: attribute part omitted: it selects regions" in run.stderr
+
+
+def test_segments_have_equal_attributes(tmp_path):
+    """Attributes that differ between groups are omitted from both when they are written, as those that differ between files are."""
+    for k in range(4):
+        ds = xr.Dataset({"a": ("time", np.arange(2.0), {"note": f"of {k}", "title": "T"})}, {"time": [2 * k, 2 * k + 1]}, {"orbit": k // 2, "title": "T"})
+        ds.to_netcdf(tmp_path / f"{k}.nc", engine="h5netcdf", encoding={"a": {"zlib": k < 2, "chunksizes": (2,), "dtype": "f8" if k < 2 else "f4"}})
+    run = virtualize("batch", tmp_path / "*.nc", "--concat-dim", "time", "-o", tmp_path / "all.json")
+    assert run.status == 0, run.stderr
+    references = json.loads((tmp_path / "all.json").read_text())["refs"]
+    assert "virtualize:segments" in json.loads(references[".zattrs"])
+    for node, ours in (("", {"title": "T"}), ("/a", {"title": "T"})):
+        both = [json.loads(references[f"{group}{node}/.zattrs"]) for group in ("set_0", "set_1")]
+        kept = [{name: value for name, value in one.items() if name[0] != "_"} for one in both]
+        assert kept == [ours, ours], both
+    assert "/: attribute orbit has 2 different values: dropped" in run.stderr, run.stderr
+
+
+def test_each_names_the_options_that_it_excludes(tmp_path):
+    file = days(tmp_path / "a.nc", 0, 2)
+    run = virtualize("batch", file, "--each", "--var", "t2m=drop", "--on-duplicate", "first", "-o", tmp_path / "out")
+    assert run.status == 2 and "--each cannot be combined with --var, --on-duplicate" in run.stderr, run.stderr

@@ -171,3 +171,18 @@ def test_fill_values_of_optional_integers_are_called_lossy(tmp_path):
         ds.to_netcdf(path, engine="h5netcdf")
     run = virtualize("batch", *files, "--stack-dim", "member", "--concat-dim", "time", "--coord", "member=name:t*_m{member:d}.nc", "-o", tmp_path / "out.json")
     assert run.status == 1 and "b=optional:255 to join all 4 files, reading 255 as missing in b" in run.stderr
+
+
+def test_scalar_times_of_several_units_may_vary(tmp_path):
+    """Their values are converted to one unit along the dimension, without a loss."""
+    files = [tmp_path / f"{k}.nc" for k in range(3)]
+    for k, path in enumerate(files):
+        reference = xr.Variable((), 6.0, {"units": f"hours since 2000-01-{k + 1:02}"})
+        xr.Dataset({"a": ("time", np.arange(2.0)), "reftime": reference}, {"time": [2 * k, 2 * k + 1]}).to_netcdf(path, engine="h5netcdf")
+    refused = virtualize("batch", *files, "--concat-dim", "time", "--on-mismatch", "stop", "-o", tmp_path / "all.json")
+    assert refused.status == 1 and "use --var reftime=vary to join all 3 files" in refused.stderr, refused.stderr
+    joined = virtualize("batch", *files, "--concat-dim", "time", "--var", "reftime=vary", "-o", tmp_path / "all.json")
+    assert joined.status == 0, joined.stderr
+    got = xr.open_dataset(str(tmp_path / "all.json"), engine="kerchunk")
+    want = np.repeat(np.array([f"2000-01-{k + 1:02}T06" for k in range(3)], "M8[ns]"), 2)
+    np.testing.assert_array_equal(got.reftime.values.astype("M8[ns]"), want)
