@@ -252,6 +252,20 @@ impl ParsedNode {
     }
 }
 
+/// Returns all groups of a file by path, parents before children.
+pub(crate) fn groups(hierarchy: &Hierarchy) -> Vec<(NodePath, &Group)> {
+    let mut all = vec![(NodePath::new(), &hierarchy.root)];
+    let mut at = 0;
+    while let Some((path, group)) = all.get(at).cloned() {
+        all.extend(group.children.iter().filter_map(|(name, node)| match node {
+            Node::Group(child) => Some((node::join(&path, name), child)),
+            Node::Array(_) => None,
+        }));
+        at += 1;
+    }
+    all
+}
+
 /// Chunks of an array of a file.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct FileChunks {

@@ -14,6 +14,7 @@ use virtualize_remedy::alternatives;
 use crate::{
     Item,
     error::{CombineError, Problem},
+    file::groups,
     values::{
         calendar::{Calendar, digits},
         scalar::day,
@@ -396,7 +397,8 @@ pub(crate) fn given(
 /// or else the only one anywhere.
 fn attribute<'a>(hierarchy: &'a Hierarchy, name: &str) -> Result<&'a Value> {
     let mut all = Vec::new();
-    add_group("", &hierarchy.root, &mut all);
+    groups(hierarchy).into_iter().for_each(|(path, group)| add_object(&path, &group.attributes, &mut all));
+    hierarchy.arrays().into_iter().for_each(|(path, array)| add_object(&path, &array.attributes, &mut all));
     let name = name.trim_start_matches('/');
     let is_named = |path: &str| path.strip_suffix(name).is_some_and(|rest| rest.ends_with('/'));
     let exact = all.iter().find(|(path, _)| path == name).map(|(_, value)| *value);
@@ -415,17 +417,7 @@ fn attribute<'a>(hierarchy: &'a Hierarchy, name: &str) -> Result<&'a Value> {
     Ok(first)
 }
 
-/// Adds the attributes of a group, and of all below it, that are single values.
-fn add_group<'a>(path: &str, group: &'a Group, all: &mut Vec<(String, &'a Value)>) {
-    add_object(path, &group.attributes, all);
-    for (name, node) in &group.children {
-        match node {
-            Node::Group(group) => add_group(&node::join(path, name), group, all),
-            Node::Array(array) => add_object(&node::join(path, name), &array.attributes, all),
-        }
-    }
-}
-
+/// Adds the attributes that are single values.
 fn add_object<'a>(path: &str, attributes: &'a Map<String, Value>, all: &mut Vec<(String, &'a Value)>) {
     for (name, value) in attributes {
         let path = node::join(path, name);

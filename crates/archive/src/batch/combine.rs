@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
 use virtualize::{
-    Code, ErrorClass, OptionName, Options, Remedy, VirtualStore, from_text, to_text,
+    ArrayValues, Code, ErrorClass, OptionName, Options, Remedy, VirtualStore, from_text, to_text,
     zarr::{Hierarchy, NodePath, node, readers::ReaderSetup},
 };
 use virtualize_remedy::alternatives;
@@ -73,8 +73,10 @@ impl Combination {
             ids.push(id);
         })?;
         let of_row = |row: u64, name: &str| {
-            let (item, member) = journal.member(id_of(&ids, row)?).ok()?;
-            coordinates(&member.member(item).ok()?, name)
+            let head = journal.head(u64::try_from(id_of(&ids, row)?).ok()?).ok()?;
+            coordinates(&head.hierarchy(), name, |path, array| {
+                Some(ArrayValues::of_array(array, head.values.get(path)?.clone()))
+            })
         };
         let url = |row: u64| id_of(&ids, row).and_then(|id| journal.url(id).ok()).unwrap_or_default();
         let known = Known { signatures, coordinates: &of_row, url: &url };

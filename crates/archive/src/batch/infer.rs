@@ -37,21 +37,17 @@ impl Batch {
     /// Returns the batch with the dimensions of its journal or, on the first run, with the one along which the coordinates of
     /// the first and the last file differ. If all agree, or there is one file, that is the time dimension.
     pub(super) async fn with_dimensions(&self, events: &Events) -> Result<Self> {
-        let recorded = self.recorded_dimensions()?;
+        let path = self.journal_path();
+        let mut recorded = None;
+        if !self.run.restart && path.exists() {
+            let journal = Journal::open_read_only(&path, &path)?;
+            recorded = if journal.is_used()? { dimensions_of(&journal.options()?) } else { None };
+        }
         let along = match recorded {
             Some(along) => along,
             None => vec![Along::Concat(self.inferred(events).await?)],
         };
         Ok(Self { layout: Layout { along, ..self.layout.clone() }, ..self.clone() })
-    }
-
-    fn recorded_dimensions(&self) -> Result<Option<Vec<Along>>> {
-        let path = self.journal_path();
-        if self.run.restart || !path.exists() {
-            return Ok(None);
-        }
-        let journal = Journal::open_read_only(&path, &path)?;
-        Ok(if journal.is_used()? { dimensions_of(&journal.options()?) } else { None })
     }
 
     async fn inferred(&self, events: &Events) -> Result<String> {

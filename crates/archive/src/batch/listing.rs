@@ -179,27 +179,21 @@ impl Batch {
 
     /// Rejects a listing that would lose files, or mix two versions of a file.
     pub(super) fn compare(&self, journal: &Journal, events: &Events) -> Result<()> {
-        let Few { count, first } = journal.vanished(self.appends(), NAMED)?;
-        if count > 0 && self.run.on_change != OnChange::Drop {
-            let is = if count == 1 { "is" } else { "are" };
-            let message = format!(
-                "{} that the journal knows {is} no longer listed: {}",
-                files(count),
-                some(&first, count)
-            );
+        let refuse = |Few { count, first }: Few, verbs: [&str; 2], what: &str, code, remedy| {
+            let verb = if count == 1 { verbs[0] } else { verbs[1] };
+            let files = files(count);
+            let message = format!("{files} that the journal knows {verb} {what}: {}", some(&first, count));
+            Err(Error::new(ErrorClass::File, code, message, remedy))
+        };
+        let vanished = journal.vanished(self.appends(), NAMED)?;
+        if vanished.count > 0 && self.run.on_change != OnChange::Drop {
             let remedy = Remedy::set(OptionName::OnChange, "drop", "omit them");
-            return Err(Error::new(ErrorClass::File, Code::FilesVanished, message, remedy));
+            return refuse(vanished, ["is", "are"], "no longer listed", Code::FilesVanished, remedy);
         }
-        let Few { count, first } = journal.replaced(NAMED)?;
-        if count > 0 && self.appends() && self.run.on_change == OnChange::Stop {
-            let was = if count == 1 { "was" } else { "were" };
-            let message = format!(
-                "{} that the journal knows {was} replaced since: {}",
-                files(count),
-                some(&first, count)
-            );
+        let replaced = journal.replaced(NAMED)?;
+        if replaced.count > 0 && self.appends() && self.run.on_change == OnChange::Stop {
             let remedy = Remedy::set(OptionName::OnChange, "update", "read them again");
-            return Err(Error::new(ErrorClass::File, Code::FilesReplaced, message, remedy));
+            return refuse(replaced, ["was", "were"], "replaced since", Code::FilesReplaced, remedy);
         }
         let Few { count, first } = journal.unwritten(NAMED)?;
         if count > 0 {

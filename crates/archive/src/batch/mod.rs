@@ -12,7 +12,6 @@ mod write;
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU64, Ordering},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -47,6 +46,9 @@ const NAMED: u64 = 10;
 const WAIT: Duration = Duration::from_secs(1);
 /// The fact that stores the arguments of the last run.
 const COMMAND: &str = "command";
+
+/// The part of the summary that counts the files that a run read.
+type Totals = Mutex<Summary>;
 
 /// A run over many files that writes one combined dataset, or one output per file.
 ///
@@ -141,7 +143,16 @@ impl Batch {
         let events = Events::new({
             let totals = Arc::clone(&totals);
             move |event| {
-                totals.add(&event);
+                let mut total = totals.lock().unwrap_or_else(PoisonError::into_inner);
+                match &event {
+                    Event::Read { warnings, .. } => {
+                        total.read += 1;
+                        total.warnings += warnings.len() as u64;
+                    }
+                    Event::Imported { imported, .. } => total.imported += imported,
+                    _ => {}
+                }
+                drop(total);
                 events(event);
             }
         });
@@ -377,42 +388,15 @@ impl Batch {
     }
 
     fn summary(&self, journal: &Journal, totals: &Totals) -> Result<Summary> {
-        let counts = journal.counts()?;
-        let read = totals.read.load(Ordering::Relaxed);
-        let imported = totals.imported.load(Ordering::Relaxed);
+        let (counts, totals) =
+            (journal.counts()?, totals.lock().unwrap_or_else(PoisonError::into_inner).clone());
         Ok(Summary {
             files: counts.all(),
-            read,
-            imported,
-            known: counts.done.saturating_sub(read).saturating_sub(imported),
+            known: counts.done.saturating_sub(totals.read).saturating_sub(totals.imported),
             failed: counts.failed,
             failures: journal.failures(NAMED)?,
-            warnings: totals.warnings.load(Ordering::Relaxed),
             journal: journal.path().display().to_string(),
-            ..Summary::default()
+            ..totals
         })
-    }
-}
-
-/// Totals over the files that a run read.
-#[derive(Debug, Default)]
-struct Totals {
-    read: AtomicU64,
-    imported: AtomicU64,
-    warnings: AtomicU64,
-}
-
-impl Totals {
-    fn add(&self, event: &Event) {
-        match event {
-            Event::Read { warnings, .. } => {
-                self.read.fetch_add(1, Ordering::Relaxed);
-                self.warnings.fetch_add(warnings.len() as u64, Ordering::Relaxed);
-            }
-            Event::Imported { imported, .. } => {
-                self.imported.fetch_add(*imported, Ordering::Relaxed);
-            }
-            _ => {}
-        }
     }
 }

@@ -116,11 +116,11 @@ pub(crate) fn differences(left: &Signature, right: &Signature) -> Vec<Difference
     let settled = |one: &Difference| {
         alike && left.numbers.contains_key(&one.path) && numbers_agree(&one.path, &[left, right])
     };
-    let mut reasons: Vec<Difference> = found.all.iter().filter(|one| !settled(one)).cloned().collect();
+    let mut reasons: Vec<Difference> = found.0.iter().filter(|one| !settled(one)).cloned().collect();
     if reasons.is_empty() && alike {
         reasons = storage(left, right);
     }
-    if reasons.is_empty() { found.all } else { reasons }
+    if reasons.is_empty() { found.0 } else { reasons }
 }
 
 /// What tells apart how files of two signatures that agree in all else are stored.
@@ -171,13 +171,11 @@ fn axes(array: &ArraySignature) -> String {
 }
 
 #[derive(Default)]
-struct Found {
-    all: Vec<Difference>,
-}
+struct Found(Vec<Difference>);
 
 impl Found {
     fn add(&mut self, path: &str, what: impl Into<String>, left: String, right: String) {
-        self.all.push(Difference { path: path.to_owned(), what: what.into(), left, right });
+        self.0.push(Difference { path: path.to_owned(), what: what.into(), left, right });
     }
 
     fn arrays(&mut self, path: &str, left: &ArraySignature, right: &ArraySignature) {
@@ -335,5 +333,5 @@ pub(crate) fn disagreement(
     });
     let mut found = Found::default();
     found.arrays("", &left, &right);
-    found.all.into_iter().next()
+    found.0.into_iter().next()
 }

@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use virtualize::zarr::{
-    Array, ChunkGrid, Codec, Group, Hierarchy, Node, NodePath,
+    Array, ChunkGrid, Codec, Hierarchy, NodePath,
     node::{self, join},
 };
 
 use crate::{
     Along, Layout, Wanted,
+    file::groups,
     values::{
         calendar::is_time,
         variable::{is_variable, value_bytes},
@@ -64,40 +65,27 @@ pub(crate) fn roles(hierarchy: &Hierarchy, layout: &Layout) -> BTreeMap<NodePath
         Along::Concat(_) => None,
     };
     let bounds: Vec<_> = layout.along.iter().map(|along| bounds(along).unwrap_or_default()).collect();
+    let role = |path: &NodePath, array: &Array, along: &Along, bounds: &Vec<NodePath>| {
+        let is_along =
+            |name: &Option<String>| name.as_deref().is_some_and(|it| levels.dimension(it) == along.name());
+        let is_named = Layout::has(&layout.concat_vars, path);
+        let is_assumed = || Layout::has(&layout.assume_equal, path);
+        match along {
+            Along::Concat(_) => match array.dimension_names.iter().position(is_along) {
+                Some(axis) => DimRole::Axis(axis),
+                None if is_named => DimRole::Broadcast,
+                None => DimRole::Invariant,
+            },
+            Along::Stack(name) if path == name && array.shape.iter().all(|n| *n == 1) => DimRole::Coordinate,
+            Along::Stack(_) if !is_assumed() && (is_named || !coordinates.contains(path)) => DimRole::NewAxis,
+            Along::Stack(_) if bounds.contains(path) => DimRole::Broadcast,
+            Along::Stack(_) => DimRole::Invariant,
+        }
+    };
     let roles = |path: &NodePath, array: &Array| {
-        let of_each = layout.along.iter().zip(&bounds);
-        of_each
-            .map(|(along, bounds)| match role(path, array, along, layout, (&coordinates, &levels)) {
-                DimRole::Invariant if bounds.contains(path) => DimRole::Broadcast,
-                role => role,
-            })
-            .collect()
+        layout.along.iter().zip(&bounds).map(|(along, bounds)| role(path, array, along, bounds)).collect()
     };
     hierarchy.arrays().into_iter().map(|(path, array)| (path.clone(), roles(&path, array))).collect()
-}
-
-fn role(
-    path: &NodePath,
-    array: &Array,
-    along: &Along,
-    layout: &Layout,
-    (coordinates, levels): (&BTreeSet<NodePath>, &Levels),
-) -> DimRole {
-    let is_along =
-        |name: &Option<String>| name.as_deref().is_some_and(|it| levels.dimension(it) == along.name());
-    let axis = || array.dimension_names.iter().position(is_along);
-    let is_named = Layout::has(&layout.concat_vars, path);
-    match along {
-        Along::Concat(_) => match axis() {
-            Some(axis) => DimRole::Axis(axis),
-            None if is_named => DimRole::Broadcast,
-            None => DimRole::Invariant,
-        },
-        Along::Stack(name) if path == name && array.shape.iter().all(|n| *n == 1) => DimRole::Coordinate,
-        Along::Stack(_) if Layout::has(&layout.assume_equal, path) => DimRole::Invariant,
-        Along::Stack(_) if is_named || !coordinates.contains(path) => DimRole::NewAxis,
-        Along::Stack(_) => DimRole::Invariant,
-    }
 }
 
 /// Returns whether an array is the coordinate of its own dimension: it has one axis, of its own name.
@@ -118,17 +106,10 @@ fn coordinates(hierarchy: &Hierarchy) -> BTreeSet<NodePath> {
         let group = node::parent(path);
         found.extend(described(hierarchy, group, &array.attributes));
     }
-    add_of_groups(hierarchy, "", &hierarchy.root, &mut found);
-    found
-}
-
-fn add_of_groups(hierarchy: &Hierarchy, path: &str, group: &Group, found: &mut BTreeSet<NodePath>) {
-    found.extend(described(hierarchy, path, &group.attributes));
-    for (name, node) in &group.children {
-        if let Node::Group(child) = node {
-            add_of_groups(hierarchy, &join(path, name), child, found);
-        }
+    for (path, group) in groups(hierarchy) {
+        found.extend(described(hierarchy, &path, &group.attributes));
     }
+    found
 }
 
 fn described(hierarchy: &Hierarchy, group: &str, attributes: &Map<String, Value>) -> Vec<NodePath> {
@@ -355,9 +336,9 @@ pub(crate) fn text<'a>(attributes: &'a Map<String, Value>, name: &str) -> Option
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Levels {
     /// The groups of levels, and of their masks, with the group of the level.
-    groups: BTreeMap<NodePath, NodePath>,
+    pub(crate) groups: BTreeMap<NodePath, NodePath>,
     /// Dimensions of the main image, by those of a level or mask.
-    dimensions: BTreeMap<String, String>,
+    pub(crate) dimensions: BTreeMap<String, String>,
 }
 
 impl Levels {
@@ -393,25 +374,10 @@ impl Levels {
         self.groups.get(node::parent(path))
     }
 
-    /// Returns whether the file has neither levels nor masks.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.groups.is_empty() && self.dimensions.is_empty()
-    }
-
-    /// Adds the groups and dimensions to those of other files.
-    pub(crate) fn add_to(
-        &self,
-        groups: &mut BTreeMap<NodePath, NodePath>,
-        dimensions: &mut BTreeMap<String, String>,
-    ) {
-        for (from, to) in [(&self.groups, groups), (&self.dimensions, dimensions)] {
-            to.extend(from.iter().map(|(name, main)| (name.clone(), main.clone())));
-        }
-    }
-
-    /// Returns the groups of levels and of their masks, with the group of the level.
-    pub(crate) fn groups(&self) -> &BTreeMap<NodePath, NodePath> {
-        &self.groups
+    /// Adds the levels of another file.
+    pub(crate) fn extend(&mut self, other: &Self) {
+        self.groups.extend(other.groups.clone());
+        self.dimensions.extend(other.dimensions.clone());
     }
 
     /// Returns the dimension of the main image that a dimension of a level is; that of other arrays is itself.

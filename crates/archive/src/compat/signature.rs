@@ -8,13 +8,12 @@ use sha2::{Digest as _, Sha256};
 use virtualize::{
     ArrayValues,
     zarr::{
-        Array, ChunkGrid, Codec, DataType, Endian, FillValue, Group, Hierarchy, Node, NodePath, ZarrFormat,
+        Array, ChunkGrid, Codec, DataType, Endian, FillValue, Hierarchy, NodePath, ZarrFormat,
         cf::{
             attributes::{self, canonical, of_grid_mapping, of_group},
             missing::{MISSING, Sentinels},
         },
-        greatest_common_divisor,
-        node::{self, join},
+        greatest_common_divisor, node,
     },
 };
 
@@ -24,7 +23,7 @@ use super::roles::{
 };
 use crate::{
     Layout, Member,
-    file::fingerprint,
+    file::{fingerprint, groups},
     values::{
         Grid,
         calendar::{is_time, time_units},
@@ -63,7 +62,7 @@ pub(crate) struct Signature {
 pub(super) const OMITTED: &str = "omitted";
 
 /// What must be equal of an array.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct ArraySignature {
     /// Type of an element, as Zarr names it.
     pub(crate) data_type: String,
@@ -146,8 +145,13 @@ impl Signature {
             let among = if is_image { &mut signature.levels } else { &mut signature.arrays };
             among.insert(path.clone(), ArraySignature::omitted());
         }
-        add_groups(hierarchy, layout, "", &hierarchy.root, &mut signature.groups);
-        signature.groups.retain(|path, _| !levels.groups().contains_key(path));
+        let is_moved = is_moved(hierarchy, layout);
+        for (path, group) in groups(hierarchy) {
+            let attributes = of_group(&group.attributes, is_moved);
+            if !attributes.is_empty() && !levels.groups.contains_key(&path) {
+                signature.groups.insert(path, attributes);
+            }
+        }
         signature
     }
 
@@ -298,16 +302,7 @@ impl ArraySignature {
     /// Returns the signature of an array or group that the file has, but that references cannot express. It equals no array,
     /// and no file without the array.
     fn omitted() -> Self {
-        Self {
-            data_type: OMITTED.to_owned(),
-            dimensions: Vec::new(),
-            sizes: Vec::new(),
-            chunks: None,
-            codecs: None,
-            fill_value: Value::Null,
-            attributes: BTreeMap::new(),
-            values: None,
-        }
+        Self { data_type: OMITTED.to_owned(), ..Self::default() }
     }
 
     /// Returns whether the file has the array, but its hierarchy does not.
@@ -354,24 +349,6 @@ impl ArraySignature {
 fn sha256(value: &impl Serialize) -> String {
     let text = serde_json::to_vec(value).unwrap_or_default();
     hex::encode(Sha256::digest(&text))
-}
-
-fn add_groups(
-    hierarchy: &Hierarchy,
-    layout: &Layout,
-    path: &str,
-    group: &Group,
-    found: &mut BTreeMap<NodePath, BTreeMap<String, Value>>,
-) {
-    let attributes = of_group(&group.attributes, is_moved(hierarchy, layout));
-    if !attributes.is_empty() {
-        found.insert(path.to_owned(), attributes);
-    }
-    for (name, node) in &group.children {
-        if let Node::Group(child) = node {
-            add_groups(hierarchy, layout, &join(path, name), child, found);
-        }
-    }
 }
 
 /// Returns the chunk sizes that must agree: not those along an axis where chunks can be sliced or copied, or may vary.
@@ -600,15 +577,9 @@ pub(super) fn codecs(array: &Array) -> Vec<String> {
 fn spelled(codec: &Codec, plain: bool) -> String {
     match codec {
         codec if codec.is_self_describing() => codec.name().unwrap_or_default().to_owned(),
-        Codec::Bytes { .. } if plain => "bytes".to_owned(),
+        Codec::Bytes { endian } if plain || endian.is_none() => "bytes".to_owned(),
         Codec::Bytes { endian: Some(Endian::Big) } => "bytes (big-endian)".to_owned(),
-        Codec::Bytes { endian } => {
-            if endian.is_some() {
-                "bytes (little-endian)".to_owned()
-            } else {
-                "bytes".to_owned()
-            }
-        }
+        Codec::Bytes { endian: Some(Endian::Little) } => "bytes (little-endian)".to_owned(),
         Codec::Shuffle { element_size } => format!("shuffle ({element_size} bytes)"),
         other => document(other),
     }

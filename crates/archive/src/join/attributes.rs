@@ -186,29 +186,30 @@ fn hash(value: Option<&Value>) -> u64 {
     hasher.finish()
 }
 
-/// Maximum number of kinds, and of contributions, that are remembered.
+/// Maximum number of kinds that are remembered.
 const MAX_REMEMBERED: usize = 4096;
-
-/// What a node contributes to the roles of a file's arrays.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct Contribution {
-    path: Arc<str>,
-    array: Option<OfArray>,
-    /// Attributes that name arrays, levels and their dimensions.
-    naming: Vec<(&'static str, String)>,
-}
-
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct OfArray {
-    dimensions: Vec<Option<String>>,
-    /// Whether it has a single element.
-    is_single: bool,
-    size: SizeClass,
-    has_time_units: bool,
-}
 
 /// Whether the size of an array's values is known, and small enough to be copied.
 pub(super) type SizeClass = Option<bool>;
+
+/// Returns a hash of what a node contributes to the roles of a file's arrays: its path, the properties of its array, and
+/// attributes that name arrays, levels and their dimensions.
+pub(super) fn contribution(path: &str, node: &ParsedNode, size: SizeClass) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let attributes = match node {
+        ParsedNode::Group(attributes) => attributes,
+        ParsedNode::Array(array) => {
+            let is_single = array.shape.iter().all(|n| *n == 1);
+            (&array.dimension_names, is_single, size, has_time_units(array)).hash(&mut hasher);
+            &array.attributes
+        }
+    };
+    path.hash(&mut hasher);
+    for name in DESCRIBING.into_iter().chain(["mask_of", "multiscales", "spatial:dimensions"]) {
+        attributes.get(name).map(Value::to_string).hash(&mut hasher);
+    }
+    hasher.finish()
+}
 
 /// Files of one kind.
 pub(super) struct Kind {
@@ -235,56 +236,17 @@ pub(super) struct KindArray {
     pub(super) problem: Option<Problem>,
 }
 
-/// The kinds of files that were added so far.
+/// The kinds of files that were added so far, by the contributions of their nodes.
 #[derive(Default)]
-pub(super) struct Kinds {
-    contributions: HashMap<Contribution, u64>,
-    kinds: HashMap<Vec<u64>, Rc<Kind>>,
-    /// Number of the next contribution.
-    next: u64,
-}
+pub(super) struct Kinds(HashMap<Vec<u64>, Rc<Kind>>);
 
 impl Kinds {
-    /// Returns the number of what a node contributes: equal numbers mean equal contributions.
-    pub(super) fn contribution(&mut self, path: &Arc<str>, node: &ParsedNode, size: SizeClass) -> u64 {
-        if self.contributions.len() > MAX_REMEMBERED {
-            self.contributions.clear();
+    /// Returns the kind of a file from the contributions of its nodes.
+    pub(super) fn kind(&mut self, contributions: Vec<u64>, head: &Head, layout: &Layout) -> Rc<Kind> {
+        if self.0.len() > MAX_REMEMBERED {
+            self.0.clear();
         }
-        let (array, attributes) = match node {
-            ParsedNode::Group(attributes) => (None, attributes),
-            ParsedNode::Array(array) => {
-                let of_array = OfArray {
-                    dimensions: array.dimension_names.clone(),
-                    is_single: array.shape.iter().all(|n| *n == 1),
-                    size,
-                    has_time_units: has_time_units(array),
-                };
-                (Some(of_array), &array.attributes)
-            }
-        };
-        let naming = DESCRIBING.iter();
-        let naming = naming.filter_map(|name| Some((*name, attributes.get(*name)?.as_str()?.to_owned())));
-        let of_levels = ["mask_of", "multiscales", "spatial:dimensions"].into_iter();
-        let of_levels = of_levels.filter_map(|name| Some((name, attributes.get(name)?.to_string())));
-        let naming = naming.chain(of_levels).collect();
-        let contribution = Contribution { path: Arc::clone(path), array, naming };
-        *self.contributions.entry(contribution).or_insert_with(|| {
-            self.next += 1;
-            self.next
-        })
-    }
-
-    /// Returns the kind of a file from the numbers of its nodes' contributions.
-    pub(super) fn kind(&mut self, contributions: &[u64], head: &Head, layout: &Layout) -> Rc<Kind> {
-        if let Some(known) = self.kinds.get(contributions) {
-            return Rc::clone(known);
-        }
-        if self.kinds.len() > MAX_REMEMBERED {
-            self.kinds.clear();
-        }
-        let kind = Rc::new(Kind::of(head, layout));
-        self.kinds.insert(contributions.to_vec(), Rc::clone(&kind));
-        kind
+        Rc::clone(self.0.entry(contributions).or_insert_with(|| Rc::new(Kind::of(head, layout))))
     }
 }
 

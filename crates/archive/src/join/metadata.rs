@@ -16,7 +16,7 @@ use virtualize::{OptionName, Remedy};
 
 use super::{
     Combined,
-    attributes::{KindArray, Kinds, MergedAttributes, SizeClass, size_class},
+    attributes::{KindArray, Kinds, MergedAttributes, SizeClass, contribution, size_class},
     chunks::{ArrayChunks, ChunkPlaces, Files, Placing},
     regions::{self, grid},
     times::unify,
@@ -26,7 +26,7 @@ use crate::{
     Along, Layout,
     compat::{
         Conversion, Difference, DimRole, MAX_KEPT, decode_alike, disagreement, is_coordinate, is_plain,
-        roles::{self, Axis, Geometry},
+        roles::{self, Axis, Geometry, Levels},
         signature::{ArrayParts, ChunkLayout, Misfit, Storage},
     },
     error::{CombineError, Note, Problem, var},
@@ -58,12 +58,10 @@ pub(super) struct Joiner<'a> {
     /// Coordinates that no array provides, by place, for each dimension.
     pub(super) given: Vec<Vec<Option<Given>>>,
     pub(super) notes: BTreeSet<Note>,
-    /// The groups of levels and of their masks, with the group of the level.
-    pub(super) levels: BTreeMap<NodePath, NodePath>,
+    /// The levels of all files.
+    pub(super) levels: Levels,
     /// The levels that cannot be joined, and why.
     pub(super) dropped: BTreeMap<NodePath, Problem>,
-    /// Dimensions of the main image, by those of levels and masks.
-    main_dimensions: BTreeMap<String, String>,
     kinds: Kinds,
     /// Whether a catalogue declares the packing of bands.
     has_declared_bands: bool,
@@ -104,9 +102,8 @@ impl<'a> Joiner<'a> {
             followers: BTreeMap::new(),
             given: places.map(|places| vec![None; places]).collect(),
             notes: BTreeSet::new(),
-            levels: BTreeMap::new(),
+            levels: Levels::default(),
             dropped: BTreeMap::new(),
-            main_dimensions: BTreeMap::new(),
             kinds: Kinds::default(),
             has_declared_bands: false,
             last: Vec::new(),
@@ -130,16 +127,14 @@ impl<'a> Joiner<'a> {
         self.give(&block.at, head).map_err(error)?;
         self.has_declared_bands |= head.item.properties.contains_key(BANDS);
         let contributions = self.look_up(head);
-        let kind = self.kinds.kind(&contributions, head, self.layout);
+        let kind = self.kinds.kind(contributions, head, self.layout);
         for (path, bounds) in &kind.followers {
             if !self.followers.contains_key(path) {
                 self.followers.insert(path.clone(), bounds.clone());
             }
         }
         self.merge_groups();
-        if !kind.levels.is_empty() {
-            kind.levels.add_to(&mut self.levels, &mut self.main_dimensions);
-        }
+        self.levels.extend(&kind.levels);
         for array in &kind.arrays {
             let Some(HeadNode { path, .. }) = head.nodes.get(array.node) else { continue };
             if array.level.as_ref().is_some_and(|level| self.dropped.contains_key(level)) {
@@ -159,11 +154,6 @@ impl<'a> Joiner<'a> {
         self.dropped.entry(level.clone()).or_insert(problem);
     }
 
-    /// Returns the dimension of the main image that a dimension of a level is.
-    pub(super) fn dimension<'b>(&'b self, name: &'b str) -> &'b str {
-        self.main_dimensions.get(name).map_or(name, String::as_str)
-    }
-
     /// Finds the documents of a file's nodes among those of the files before. Returns the numbers of what they contribute.
     fn look_up(&mut self, head: &Head) -> Vec<u64> {
         let mut contributions = Vec::with_capacity(head.nodes.len());
@@ -177,7 +167,7 @@ impl<'a> Joiner<'a> {
                 if state.seen.len() >= MAX_SEEN {
                     state.seen.clear();
                 }
-                let contribution = self.kinds.contribution(path, node, size);
+                let contribution = contribution(path, node, size);
                 let node = Arc::clone(node);
                 state.seen.push(Seen { node, size, contribution, compared: None, is_merged: false });
                 state.seen.len() - 1
@@ -680,7 +670,7 @@ impl<'a, 'b> Finish<'a, 'b> {
             }
         }
         while let Some((path, mut growing)) = self.arrays.pop_first() {
-            let level = self.joiner.levels.get(node::parent(&path)).cloned();
+            let level = self.joiner.levels.level(&path).cloned();
             if level.as_ref().is_some_and(|level| self.joiner.dropped.contains_key(level)) {
                 continue;
             }

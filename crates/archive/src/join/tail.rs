@@ -73,8 +73,8 @@ pub(crate) fn extend(
     for (path, array) in tail.arrays() {
         let [known, joined] = [known.array(&path)?, joined.array(&path)?];
         let into = extended.hierarchy.array_mut(&path)?;
-        let arrays = Arrays { tail: array, known, joined };
-        extended.grown.extend(arrays.extend(into, most_inline)?.map(|grown| (path, grown)));
+        let grown = extend_array([array, known, joined], into, most_inline)?;
+        extended.grown.extend(grown.map(|grown| (path, grown)));
     }
     Some(extended)
 }
@@ -118,97 +118,84 @@ fn merge_attributes(tail: &Map<String, Value>, joined: &Map<String, Value>) -> O
     Some(kept)
 }
 
-/// An array in the dataset, in some of its files, and in these and all new ones.
-struct Arrays<'a> {
-    tail: &'a Array,
-    known: &'a Array,
-    joined: &'a Array,
-}
-
-impl Arrays<'_> {
-    /// Extends `into`, a copy of the dataset's array. Returns `Some(None)` for an array that does not grow.
-    fn extend(&self, into: &mut Array, most_inline: u64) -> Option<Option<Grown>> {
-        let Self { tail, known, joined } = self;
-        let is_same = [known, joined].iter().all(|other| {
-            other.data_type == tail.data_type
-                && other.codecs == tail.codecs
-                && other.fill_value == tail.fill_value
-                && other.dimension_names == tail.dimension_names
-        });
-        if !is_same {
-            return None;
-        }
-        if known.shape == joined.shape {
-            let is_fixed = tail.shape == joined.shape && tail.chunk_grid == joined.chunk_grid;
-            return is_fixed.then_some(None);
-        }
-        let (before, rest) = tail.shape.split_first()?;
-        let (known_rows, known_rest) = known.shape.split_first()?;
-        let (joined_rows, joined_rest) = joined.shape.split_first()?;
-        if rest != known_rest || rest != joined_rest || before < known_rows {
-            return None;
-        }
-        let rows = before.checked_add(joined_rows.checked_sub(*known_rows)?)?;
-        *into.shape.first_mut()? = rows;
-        match (tail.chunks.inline.is_empty(), joined.chunks.inline.is_empty()) {
-            (true, true) => self.place(*before, *known_rows, rows).map(Some),
-            (false, false) => self.copy(into, *known_rows, most_inline).map(Some),
-            _ => None,
-        }
+/// Extends `into`, a copy of an array of the dataset, by what `joined` has more than `known`. Returns `Some(None)` for an array that
+/// does not grow.
+fn extend_array(
+    [tail, known, joined]: [&Array; 3],
+    into: &mut Array,
+    most_inline: u64,
+) -> Option<Option<Grown>> {
+    let is_same = [known, joined].iter().all(|other| {
+        other.data_type == tail.data_type
+            && other.codecs == tail.codecs
+            && other.fill_value == tail.fill_value
+            && other.dimension_names == tail.dimension_names
+    });
+    if !is_same {
+        return None;
     }
-
-    /// Returns the place of the new chunks of an array whose chunks are those of the files.
-    fn place(&self, before: u64, known: u64, rows: u64) -> Option<Grown> {
-        let ChunkGrid::Regular(chunk) = &self.tail.chunk_grid else { return None };
-        if self.joined.chunk_grid != self.tail.chunk_grid {
-            return None;
-        }
-        let length = *chunk.first().filter(|length| **length > 0)?;
-        let is_whole = before.is_multiple_of(length) && known.is_multiple_of(length);
-        if !is_whole || rows / length > MAX_ROWS {
-            return None;
-        }
-        let others = self.tail.chunk_grid.counts(&self.tail.shape);
-        let others = others.iter().skip(1).try_fold(1_u64, |product, n| product.checked_mul(*n))?;
-        let from = (before / length).checked_mul(others)?;
-        Some(Grown::Placed { from, shift: from.checked_sub((known / length).checked_mul(others)?)? })
+    if known.shape == joined.shape {
+        let is_fixed = tail.shape == joined.shape && tail.chunk_grid == joined.chunk_grid;
+        return is_fixed.then_some(None);
     }
-
-    /// Copies new values to the end of an array whose values are copied.
-    fn copy(&self, into: &mut Array, known: u64, most_inline: u64) -> Option<Grown> {
-        let row =
-            into.shape.iter().skip(1).try_fold(into.data_type.size()?, |size, n| size.checked_mul(*n))?;
-        let rows = *into.shape.first()?;
-        // Arrays of more values may have to be stored in another way.
-        if row == 0 || rows.checked_mul(row)? > MAX_KEPT.min(most_inline) {
-            return None;
-        }
-        let (position, last) = self.tail.chunks.inline.last_key_value()?;
-        let (ChunkGrid::Regular(old), ChunkGrid::Regular(new)) =
-            (&self.tail.chunk_grid, &mut into.chunk_grid)
-        else {
-            return None;
-        };
-        let length = rows_per_chunk(row, rows);
-        let old = *old.first()?;
-        // Chunks become longer only while there is one.
-        if old != length && *position != 0 {
-            return None;
-        }
-        *new.first_mut()? = length;
-        let kept = self.tail.shape.first()?.checked_sub(position.checked_mul(old)?)?.checked_mul(row)?;
-        let mut values = BytesMut::from(last.get(..usize::try_from(kept).ok()?)?);
-        let all: BytesMut = self.joined.chunks.inline.values().flat_map(|chunk| chunk.iter()).collect();
-        let [start, end] = [known, *self.joined.shape.first()?].map(|rows| rows.checked_mul(row));
-        values.extend_from_slice(all.get(usize::try_from(start?).ok()?..usize::try_from(end?).ok()?)?);
-        Some(Grown::Copied(padded_chunks(
-            &values,
-            usize::try_from(length.checked_mul(row)?).ok()?,
-            *position,
-        )))
+    let (before, rest) = tail.shape.split_first()?;
+    let (known_rows, known_rest) = known.shape.split_first()?;
+    let (joined_rows, joined_rest) = joined.shape.split_first()?;
+    if rest != known_rest || rest != joined_rest || before < known_rows {
+        return None;
+    }
+    let rows = before.checked_add(joined_rows.checked_sub(*known_rows)?)?;
+    *into.shape.first_mut()? = rows;
+    match (tail.chunks.inline.is_empty(), joined.chunks.inline.is_empty()) {
+        (true, true) => place([tail, joined], *before, *known_rows, rows).map(Some),
+        (false, false) => copy([tail, joined], into, *known_rows, most_inline).map(Some),
+        _ => None,
     }
 }
 
+/// Returns the place of the new chunks of an array whose chunks are those of the files.
+fn place([tail, joined]: [&Array; 2], before: u64, known: u64, rows: u64) -> Option<Grown> {
+    let ChunkGrid::Regular(chunk) = &tail.chunk_grid else { return None };
+    if joined.chunk_grid != tail.chunk_grid {
+        return None;
+    }
+    let length = *chunk.first().filter(|length| **length > 0)?;
+    let is_whole = before.is_multiple_of(length) && known.is_multiple_of(length);
+    if !is_whole || rows / length > MAX_ROWS {
+        return None;
+    }
+    let others = tail.chunk_grid.counts(&tail.shape);
+    let others = others.iter().skip(1).try_fold(1_u64, |product, n| product.checked_mul(*n))?;
+    let from = (before / length).checked_mul(others)?;
+    Some(Grown::Placed { from, shift: from.checked_sub((known / length).checked_mul(others)?)? })
+}
+
+/// Copies new values to the end of an array whose values are copied.
+fn copy([tail, joined]: [&Array; 2], into: &mut Array, known: u64, most_inline: u64) -> Option<Grown> {
+    let row = into.shape.iter().skip(1).try_fold(into.data_type.size()?, |size, n| size.checked_mul(*n))?;
+    let rows = *into.shape.first()?;
+    // Arrays of more values may have to be stored in another way.
+    if row == 0 || rows.checked_mul(row)? > MAX_KEPT.min(most_inline) {
+        return None;
+    }
+    let (position, last) = tail.chunks.inline.last_key_value()?;
+    let (ChunkGrid::Regular(old), ChunkGrid::Regular(new)) = (&tail.chunk_grid, &mut into.chunk_grid) else {
+        return None;
+    };
+    let length = rows_per_chunk(row, rows);
+    let old = *old.first()?;
+    // Chunks become longer only while there is one.
+    if old != length && *position != 0 {
+        return None;
+    }
+    *new.first_mut()? = length;
+    let kept = tail.shape.first()?.checked_sub(position.checked_mul(old)?)?.checked_mul(row)?;
+    let mut values = BytesMut::from(last.get(..usize::try_from(kept).ok()?)?);
+    let all: BytesMut = joined.chunks.inline.values().flat_map(|chunk| chunk.iter()).collect();
+    let [start, end] = [known, *joined.shape.first()?].map(|rows| rows.checked_mul(row));
+    values.extend_from_slice(all.get(usize::try_from(start?).ok()?..usize::try_from(end?).ok()?)?);
+    Some(Grown::Copied(padded_chunks(&values, usize::try_from(length.checked_mul(row)?).ok()?, *position)))
+}
 /// Divides values into chunks of a length in bytes, the last of which is padded with zeros.
 fn padded_chunks(values: &[u8], length: usize, first: u64) -> BTreeMap<u64, Bytes> {
     let chunk = |chunk: &[u8]| {

@@ -34,7 +34,7 @@ impl Finish<'_, '_> {
         let grown: BTreeSet<&str> = self.joiner.layout.along.iter().zip(sizes).filter_map(grown).collect();
         let of_group = |merged: &MergedAttributes| {
             let names = merged.dimensions();
-            let names = names.iter().map(|name| self.joiner.dimension(name));
+            let names = names.iter().map(|name| self.joiner.levels.dimension(name));
             let any = |mut names: Box<dyn Iterator<Item = &str> + '_>| names.any(|name| grown.contains(name));
             if merged.dimensions().is_empty() {
                 any(Box::new(MOVED.into_iter()))
@@ -69,7 +69,7 @@ impl Finish<'_, '_> {
 
     /// Removes the levels that cannot be joined, and lists the others.
     pub(super) fn list_levels(&mut self) {
-        let groups = self.joiner.levels.clone();
+        let groups = self.joiner.levels.groups.clone();
         for (group, level) in groups.iter().filter(|(group, level)| group == level) {
             if let Err(problem) = self.check_factor(group) {
                 self.joiner.drop_level(level, problem);

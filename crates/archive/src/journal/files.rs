@@ -13,10 +13,9 @@ use serde_json::Value;
 use virtualize::ErrorClass;
 
 use super::{
-    Journal, JournalError, OptionDifference, Outcome, Result, Work,
-    record::Related,
-    record::{NamedOutcome, class_name, class_named},
-    rows::{self, Cache, related},
+    Journal, JournalError, Outcome, Result, Work, differing,
+    record::{NamedOutcome, Related, class_name, class_named},
+    rows::{self, Cache, versions},
     sql::{DONE, FAILED, ITEM, OPEN, PENDING, UNNAMED, USED, number, set_number, signed, unsigned, work_of},
 };
 use crate::{Item, list::Few};
@@ -137,7 +136,7 @@ impl Journal {
             AND contents.related IS NOT NULL ORDER BY listing.url LIMIT ?2"
         );
         self.all(&sql, params![after, signed(most)], |row| {
-            let related = related(row.get(7)?)?;
+            let related = versions(&row.get::<_, String>(7)?)?;
             work_of(row).map(|Work { id, item }| (id, item, related))
         })
     }
@@ -194,9 +193,9 @@ impl Journal {
     }
 
     /// Returns the options of the journal that differ from these.
-    pub(crate) fn other_options(&self, options: &BTreeMap<String, String>) -> Result<Vec<OptionDifference>> {
+    pub(crate) fn other_options(&self, options: &BTreeMap<String, String>) -> Result<Vec<String>> {
         let before = self.options()?;
-        Ok(if before.is_empty() { Vec::new() } else { OptionDifference::between(&before, options) })
+        Ok(if before.is_empty() { Vec::new() } else { differing(&before, options) })
     }
 
     /// Returns the options of the journal.

@@ -15,7 +15,7 @@ mod sql;
 use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
-    fmt::{self, Display},
+    fmt::Display,
     path::{Path, PathBuf},
 };
 
@@ -246,36 +246,14 @@ pub(crate) enum JournalErrorKind {
 
 use JournalErrorKind as Kind;
 
-/// An option whose value in the journal differs from this run's.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct OptionDifference {
-    /// Name of the option.
-    pub name: String,
-    /// Value in the journal.
-    pub before: String,
-    /// Value in this run.
-    pub now: String,
-}
-
-impl OptionDifference {
-    /// Returns the options that differ, by name.
-    pub(crate) fn between(before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Vec<Self> {
-        let names: BTreeSet<&String> = before.keys().chain(now.keys()).collect();
-        let value = |found: Option<&String>| found.cloned().unwrap_or_else(|| "none".to_owned());
-        let difference = |name: &String| Self {
-            name: name.clone(),
-            before: value(before.get(name)),
-            now: value(now.get(name)),
-        };
-        let differ = names.into_iter().filter(|name| before.get(*name) != now.get(*name));
-        differ.map(difference).collect()
-    }
-}
-
-impl fmt::Display for OptionDifference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} was {}, is {}", self.name, self.before, self.now)
-    }
+/// Returns the options that differ between a journal and this run, such as `copy-limit was 65536, is 0`.
+pub(crate) fn differing(before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Vec<String> {
+    let names: BTreeSet<&String> = before.keys().chain(now.keys()).collect();
+    let value = |options: &BTreeMap<String, String>, name| {
+        options.get(name).map_or("none", String::as_str).to_owned()
+    };
+    let differ = names.into_iter().filter(|name| before.get(*name) != now.get(*name));
+    differ.map(|name| format!("{name} was {}, is {}", value(before, name), value(now, name))).collect()
 }
 
 impl JournalError {
@@ -295,8 +273,8 @@ impl JournalError {
         Self::new(Kind::Version, path, format!("journal of version {found}, expected {expected}"))
     }
 
-    pub(crate) fn other_options(path: &Path, differences: &[OptionDifference]) -> Self {
-        Self::new(Kind::OtherOptions, path, format!("begun with other options: {}", differing(differences)))
+    pub(crate) fn other_options(path: &Path, differences: &[String]) -> Self {
+        Self::new(Kind::OtherOptions, path, format!("begun with other options: {}", differences.join("; ")))
     }
 
     pub(crate) fn of(path: &Path, error: rusqlite::Error) -> Self {
@@ -356,11 +334,6 @@ fn shard_unopened(error: JournalError) -> Error {
     let class = if error.is_conflict() { ErrorClass::Conflict } else { ErrorClass::Unavailable };
     let advice = if error.kind == Kind::Locked { "wait until the shard is complete" } else { READ_AGAIN };
     Error::new(class, Code::Shards, error.to_string(), Remedy::advice(advice))
-}
-
-/// Lists options that differ.
-fn differing(differences: &[OptionDifference]) -> String {
-    differences.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
 #[cfg(test)]

@@ -1,14 +1,11 @@
 //! What is recorded of a file that was read: its hierarchy as rows, from which files are combined.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
 use serde_json::{Value, json};
 use virtualize::{
-    ArrayValues, ErrorClass, VirtualStore,
+    ErrorClass, VirtualStore,
     zarr::{
         Array, ChunkEntry, ChunkManifest, Group, Hierarchy, Node, NodePath, Source, SourceId, ZarrFormat,
         node,
@@ -16,7 +13,7 @@ use virtualize::{
 };
 
 use super::codec::{decode_chunks, encode_chunks};
-use crate::{Item, Member, file::ParsedNode};
+use crate::{Item, file::ParsedNode};
 
 /// A file to read.
 #[derive(Clone, PartialEq, Debug)]
@@ -213,25 +210,6 @@ impl FileRecord {
             }
         }
         Ok(hierarchy)
-    }
-
-    /// Returns the file with its hierarchy.
-    ///
-    /// # Errors
-    /// A damaged record.
-    pub(crate) fn member(self, item: Item) -> Result<Member, virtualize::Error> {
-        let name = item.url.as_str();
-        let hierarchy = self.hierarchy(name)?;
-        let values = |(path, bytes): (NodePath, Bytes)| {
-            let array = hierarchy.array(&path);
-            let array = array.ok_or_else(|| broken(name, "values of an array that is not there"))?;
-            let values = ArrayValues::of_array(array, bytes);
-            Ok::<_, virtualize::Error>((path, values))
-        };
-        let values = self.values.into_iter().map(values).collect::<Result<_, _>>()?;
-        let grids = BTreeMap::new();
-        let omitted = BTreeSet::new();
-        Ok(Member { hierarchy, values, digests: self.digests, grids, given: self.given, omitted, item })
     }
 }
 

@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use virtualize::zarr::{NodePath, Source, ZarrFormat};
 
 use super::{
-    Done, Failure, FileRecord, Journal, JournalError, NodeRecord, Outcome, Record, Result, Work,
+    Done, Failure, FileRecord, Journal, NodeRecord, Outcome, Record, Result, Work,
     codec::{Dictionary, Reader, Recent, decode_chunks, put, put_bytes},
-    record::{NamedOutcome, Related, class_name, class_named},
+    record::{NamedOutcome, class_name, class_named},
     sql::{DONE, FAILED, ITEM, signed, unsigned, work_of},
 };
 use crate::{
@@ -117,7 +117,8 @@ pub(super) fn finish(
         let dictionaries = cache.kind(connection, row)?;
         record = Some(dictionaries.record.encode(&encoded).map_err(other)?);
         extent = Some(dictionaries.extent.encode(member.extent.as_bytes()).map_err(other)?);
-        sources = (!is_itself(&member.sources, &item)).then(|| self::sources(&member.sources));
+        let versions = member.sources.iter().map(|source| (&source.url, Some(source)));
+        sources = (!is_itself(&member.sources, &item)).then(|| versions_text(versions));
         kind = Some(row);
         let sql = "INSERT OR REPLACE INTO chunks (node, file, chunks) VALUES (?1, ?2, ?3)";
         let mut statement = connection.prepare_cached(sql)?;
@@ -125,7 +126,8 @@ pub(super) fn finish(
             statement.execute(params![cache.node(connection, &node.path)?, id, node.chunks])?;
         }
     }
-    let related = (!done.related.is_empty()).then(|| related_text(&done.related));
+    let others = done.related.iter().map(|(url, version)| (url, version.as_ref()));
+    let related = (!done.related.is_empty()).then(|| versions_text(others));
     let sql = "INSERT OR REPLACE INTO contents (id, requests, bytes, kind, extent, sources, record, related)
         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
     connection.prepare_cached(sql)?.execute(params![
@@ -181,37 +183,23 @@ fn is_itself(sources: &[Source], item: &Item) -> bool {
         && i64::try_from(*size).is_ok()
 }
 
-fn sources(sources: &[Source]) -> Vec<u8> {
-    let one = |source: &Source| json!([source.url, source.etag, source.size, source.modified]);
-    sources.iter().map(one).collect::<serde_json::Value>().to_string().into_bytes()
-}
-
-/// Encodes other files: url, entity tag, size and modification time of each; of one that does not exist, the url alone.
-fn related_text(related: &Related) -> String {
-    let row = |(url, version): (&String, &Option<Source>)| {
-        let version = version.as_ref();
+/// Encodes files: url, entity tag, size and modification time of each; of one that does not exist, the url alone.
+fn versions_text<'a>(files: impl Iterator<Item = (&'a String, Option<&'a Source>)>) -> String {
+    let row = |(url, version): (&String, Option<&Source>)| {
         let etag = version.and_then(|version| version.etag.as_ref());
         json!([url, etag, version.map(|version| version.size), version.and_then(|version| version.modified)])
     };
-    related.iter().map(row).collect::<serde_json::Value>().to_string()
+    files.map(row).collect::<Value>().to_string()
 }
 
-/// Decodes the other files of a row.
-pub(super) fn related(text: Option<String>) -> rusqlite::Result<Related> {
+/// Decodes files; `None` for each that does not exist.
+pub(super) fn versions<C: FromIterator<(String, Option<Source>)>>(text: &str) -> rusqlite::Result<C> {
     type Row = (String, Option<String>, Option<u64>, Option<i64>);
-    let rows: Option<Vec<Row>> = text.map_or(Some(Vec::new()), |text| serde_json::from_str(&text).ok());
+    let rows: Vec<Row> = serde_json::from_str(text).map_err(|_| damaged("a list of files"))?;
     let one = |(url, etag, size, modified): Row| {
         (url.clone(), size.map(|size| Source { url, etag, size, modified }))
     };
-    Ok(rows.ok_or_else(|| damaged("its other files"))?.into_iter().map(one).collect())
-}
-
-/// Decodes sources.
-fn sources_of(text: &[u8]) -> Option<Vec<Source>> {
-    type Parts = (String, Option<String>, u64, Option<i64>);
-    let parts: Vec<Parts> = serde_json::from_slice(text).ok()?;
-    let one = |(url, etag, size, modified): Parts| Source { url, etag, size, modified };
-    Some(parts.into_iter().map(one).collect())
+    Ok(rows.into_iter().map(one).collect())
 }
 
 /// Returns the row of a member's kind.
@@ -426,9 +414,9 @@ fn parsed(
 /// Returns the sources of a file.
 fn sources_of_file(connection: &Connection, id: i64) -> rusqlite::Result<Vec<Source>> {
     let mut statement = connection.prepare_cached("SELECT sources FROM contents WHERE id = ?1")?;
-    let sources: Option<Vec<u8>> = statement.query_row([id], |row| row.get(0))?;
+    let sources: Option<String> = statement.query_row([id], |row| row.get(0))?;
     if let Some(text) = sources {
-        return sources_of(&text).ok_or_else(|| damaged("its sources"));
+        return Ok(versions::<Vec<_>>(&text)?.into_iter().filter_map(|(_, source)| source).collect());
     }
     let mut statement =
         connection.prepare_cached("SELECT url, size, etag, modified FROM files WHERE id = ?1")?;
@@ -439,7 +427,11 @@ fn sources_of_file(connection: &Connection, id: i64) -> rusqlite::Result<Vec<Sou
 }
 
 /// Returns the file of a row with its record.
-fn member(connection: &Connection, cache: &mut Cache, id: i64) -> rusqlite::Result<(Item, FileRecord)> {
+pub(super) fn member(
+    connection: &Connection,
+    cache: &mut Cache,
+    id: i64,
+) -> rusqlite::Result<(Item, FileRecord)> {
     let item = item(connection, id)?;
     let mut statement =
         connection.prepare_cached("SELECT chunks FROM chunks WHERE node = ?1 AND file = ?2")?;
@@ -483,7 +475,7 @@ impl Journal {
                 })?;
             Ok(Head { item, format, nodes, values, digests, given })
         };
-        head().map_err(|error| self.failed_at(row, error))
+        head().map_err(|error| self.failed(error).at(row))
     }
 
     /// Returns the chunks of an array of a member.
@@ -499,60 +491,42 @@ impl Journal {
             let chunks = chunks.ok_or_else(|| damaged(&format!("the chunks of {path}")))?;
             Ok(FileChunks { chunks, sources: sources.into_iter().map(Arc::new).collect() })
         };
-        chunks().map_err(|error| self.failed_at(row, error))
+        chunks().map_err(|error| self.failed(error).at(row))
     }
-}
 
-impl Journal {
     /// Returns a file.
     pub(crate) fn item(&self, id: i64) -> Result<Item> {
         self.query(|connection| item(connection, id))
-    }
-
-    /// Returns a member of the combined dataset.
-    pub(crate) fn member(&self, id: i64) -> Result<(Item, FileRecord)> {
-        let cache = &mut self.cache.borrow_mut();
-        member(&self.connection, cache, id).map_err(|error| self.failed_at(unsigned(id), error))
     }
 
     /// Returns how reading the files after a row ended, at most `most`: rows, urls and outcomes.
     pub(super) fn outcomes(&self, after: i64, most: u64) -> Result<Vec<(i64, NamedOutcome)>> {
         let sql = "SELECT files.id, state, attempts, class, error, url, requests, bytes, related
             FROM files LEFT JOIN contents ON contents.id = files.id WHERE files.id > ?1 ORDER BY files.id LIMIT ?2";
-        let mut rows: Vec<(i64, NamedOutcome)> = self.all(sql, params![after, signed(most)], |row| {
-            let (state, attempts): (i64, u32) = (row.get(1)?, row.get(2)?);
-            let url: String = row.get(5)?;
-            if state != DONE {
-                let class: String = row.get(3)?;
-                let class = class_named(&class).ok_or_else(|| damaged("a class of errors"))?;
-                let failure = Failure { attempts, class, error: row.get(4)? };
-                return Ok((row.get(0)?, (url, Err(failure))));
-            }
-            let done = Done {
-                opened: Item::default(),
-                replaced: false,
-                attempts,
-                seconds: 0.0,
-                requests: unsigned(row.get(6)?),
-                retries: 0,
-                bytes: unsigned(row.get(7)?),
-                warnings: Vec::new(),
-                related: related(row.get(8)?)?,
-                record: Record::Written { name: String::new(), receipt: String::new() },
+        self.all(sql, params![after, signed(most)], |row| {
+            let (id, state, attempts): (i64, i64, u32) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            let outcome = if state == DONE {
+                let (opened, record) = member(&self.connection, &mut self.cache.borrow_mut(), id)?;
+                let related: Option<String> = row.get(8)?;
+                Ok(Box::new(Done {
+                    opened,
+                    replaced: false,
+                    attempts,
+                    seconds: 0.0,
+                    requests: unsigned(row.get(6)?),
+                    retries: 0,
+                    bytes: unsigned(row.get(7)?),
+                    warnings: Vec::new(),
+                    related: related.map(|text| versions(&text)).transpose()?.unwrap_or_default(),
+                    record: Record::Member(Box::new(record)),
+                }))
+            } else {
+                let class = class_named(&row.get::<_, String>(3)?);
+                let class = class.ok_or_else(|| damaged("a class of errors"))?;
+                Err(Failure { attempts, class, error: row.get(4)? })
             };
-            Ok((row.get(0)?, (url, Ok(Box::new(done)))))
-        })?;
-        for (id, (_, outcome)) in &mut rows {
-            if let Ok(done) = outcome {
-                let (opened, record) = self.member(*id)?;
-                (done.opened, done.record) = (opened, Record::Member(Box::new(record)));
-            }
-        }
-        Ok(rows)
-    }
-
-    fn failed_at(&self, row: u64, error: rusqlite::Error) -> JournalError {
-        self.failed(error).at(row)
+            Ok((id, (row.get(5)?, outcome)))
+        })
     }
 }
 

@@ -6,8 +6,7 @@ use rusqlite::{Connection, types::ValueRef};
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    Failure, Journal, JournalError, OptionDifference, class_name, differing, shard_conflict, shard_damaged,
-    shard_unopened,
+    Failure, Journal, JournalError, class_name, differing, shard_conflict, shard_damaged, shard_unopened,
 };
 use crate::{Result, Shard};
 
@@ -42,9 +41,9 @@ impl Sealed {
     /// Checks that the shard belongs to a run with these options, over this list.
     pub(crate) fn check(&self, name: &str, options: &BTreeMap<String, String>, list: &str) -> Result<()> {
         let shard = self.shard;
-        let differences = OptionDifference::between(&self.options, options);
+        let differences = differing(&self.options, options);
         if !differences.is_empty() {
-            let text = format!("shard {shard} was read with other options: {}", differing(&differences));
+            let text = format!("shard {shard} was read with other options: {}", differences.join("; "));
             let advice = "give the same options to all shards and to the merge";
             return Err(shard_conflict(format!("{name}: {text}"), advice));
         }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use smallvec::SmallVec;
 use virtualize::{
     ArrayValues, OptionName, Remedy,
     zarr::{Array, Hierarchy, NodePath, cf::missing::Sentinels},
@@ -26,8 +25,7 @@ type Result<T, E = Problem> = std::result::Result<T, E>;
 
 /// The extent of a file along each dimension of the layout: what decides its place among the others.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(from = "Vec<Extent>", into = "Vec<Extent>")]
-pub(crate) struct FileExtent(SmallVec<[Extent; 1]>);
+pub(crate) struct FileExtent(Box<[Extent]>);
 
 /// Elements of a file that are selected along a dimension.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,7 +40,6 @@ pub(crate) struct Selection {
 
 /// The extent of a file along a dimension.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(from = "(u64, Option<Range>)", into = "(u64, Option<Range>)")]
 pub(crate) struct Extent {
     /// Number of elements; 1 along a new dimension.
     pub size: u64,
@@ -105,7 +102,7 @@ impl FileExtent {
 
     /// Puts extents together, in the order of the layout's dimensions.
     pub(crate) fn new(extents: Vec<Extent>) -> Self {
-        Self(extents.into_iter().collect())
+        Self(extents.into())
     }
 
     /// Returns the extents, in the order of the layout's dimensions.
@@ -211,30 +208,6 @@ fn digest<'a>(scalars: impl IntoIterator<Item = Option<&'a Scalar>>, units: Opti
     })
 }
 
-impl From<Vec<Extent>> for FileExtent {
-    fn from(extents: Vec<Extent>) -> Self {
-        Self(extents.into())
-    }
-}
-
-impl From<FileExtent> for Vec<Extent> {
-    fn from(FileExtent(extents): FileExtent) -> Self {
-        extents.into_vec()
-    }
-}
-
-impl From<(u64, Option<Range>)> for Extent {
-    fn from((size, range): (u64, Option<Range>)) -> Self {
-        Self { size, range }
-    }
-}
-
-impl From<Extent> for (u64, Option<Range>) {
-    fn from(Extent { size, range }: Extent) -> Self {
-        (size, range)
-    }
-}
-
 /// Returns the extent of a file along a dimension.
 pub(super) fn extent(member: &Member, along: &Along) -> Result<Extent> {
     match along {
@@ -337,15 +310,20 @@ fn of_one(scalar: Scalar, units: Option<Arc<Units>>) -> Range {
     Range { first: scalar.clone(), last: scalar, direction: Direction::Single, digest, units }
 }
 
-/// Returns all coordinates of a file along a dimension; `None` if some are missing, or were not read.
-pub(crate) fn coordinates(member: &Member, name: &str) -> Option<Vec<Scalar>> {
-    let (path, array, _) = bearer(&member.hierarchy, name)?;
-    let values = member.values.get(&path).filter(|_| is_coordinate(&path, array))?;
-    let sentinels = Sentinels::of(array, member.hierarchy.format);
-    let known = |element: &&[u8]| !sentinels.is_missing(element);
-    let scalar =
-        |element| Some(element).filter(known).and_then(|one| Scalar::of_element(one, &values.data_type));
-    elements(values)?.map(scalar).collect()
+/// Returns all coordinates of a file along a dimension; `None` if some are missing, or were not read. `values` returns those of
+/// an array.
+pub(crate) fn coordinates(
+    hierarchy: &Hierarchy,
+    name: &str,
+    values: impl FnOnce(&str, &Array) -> Option<ArrayValues>,
+) -> Option<Vec<Scalar>> {
+    let (path, array, _) = bearer(hierarchy, name).filter(|(path, array, _)| is_coordinate(path, array))?;
+    let values = values(&path, array)?;
+    let sentinels = Sentinels::of(array, hierarchy.format);
+    let scalar = |element: &[u8]| {
+        if sentinels.is_missing(element) { None } else { Scalar::of_element(element, &values.data_type) }
+    };
+    elements(&values)?.map(scalar).collect()
 }
 
 /// A range as it is stored: first and last coordinate, order, hash, units, calendar.

@@ -158,7 +158,6 @@ pub(crate) struct Files {
     kinds: Vec<Kind>,
     of_storage: HashMap<String, u32>,
     units: HashSet<Arc<Units>>,
-    last_units: Option<Arc<Units>>,
 }
 
 #[derive(Clone, Debug)]
@@ -193,7 +192,11 @@ impl Files {
     pub(crate) fn push(&mut self, kind: u32, mut extent: FileExtent) {
         for extent in extent.extents_mut() {
             if let Some(units) = extent.range.as_mut().and_then(|range| range.units.as_mut()) {
-                self.share(units);
+                // Files share equal units.
+                match self.units.get(units) {
+                    Some(known) => *units = Arc::clone(known),
+                    None => drop(self.units.insert(Arc::clone(units))),
+                }
             }
         }
         self.files.push(File { kind, extent });
@@ -207,19 +210,6 @@ impl Files {
     /// Returns the number of files.
     pub(crate) fn len(&self) -> usize {
         self.files.len()
-    }
-
-    /// Replaces units by equal ones of an earlier file.
-    fn share(&mut self, units: &mut Arc<Units>) {
-        if let Some(last) = self.last_units.as_ref().filter(|last| *last == units) {
-            *units = Arc::clone(last);
-            return;
-        }
-        match self.units.get(units) {
-            Some(known) => *units = Arc::clone(known),
-            None => drop(self.units.insert(Arc::clone(units))),
-        }
-        self.last_units = Some(Arc::clone(units));
     }
 
     /// Returns the numbers of all files.

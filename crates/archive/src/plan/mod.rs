@@ -112,9 +112,9 @@ pub(crate) fn plan(
 
 /// Returns the coordinates whose values are not the same in all files.
 fn grids(files: &Files, blocks: &[Block], known: &Known<'_>) -> BTreeSet<NodePath> {
-    let kinds: BTreeSet<u32> = blocks.iter().map(|block| files.kind_of(number(block))).collect();
-    let kinds = kinds.into_iter().filter_map(|kind| files.kinds().get(index(kind)));
-    let signatures: Vec<&Signature> = kinds.filter_map(|kind| known.signatures.get(&kind.storage)).collect();
+    let set: FileSet = blocks.iter().map(number).collect();
+    let signatures = overlap::of_kinds(files, &set).filter_map(|file| known.signature(files, file));
+    let signatures: Vec<&Signature> = signatures.collect();
     let Some((first, others)) = signatures.split_first() else { return BTreeSet::new() };
     let values =
         |signature: &Signature, path: &str| signature.arrays.get(path).map(|array| array.values.clone());
@@ -193,6 +193,11 @@ pub(crate) struct Known<'a> {
 }
 
 impl Known<'_> {
+    /// Returns the signature of a file, if it is known.
+    pub(super) fn signature(&self, files: &Files, file: u32) -> Option<&Signature> {
+        self.signatures.get(&files.kinds().get(index(files.kind_of(file)))?.storage)
+    }
+
     /// Knows nothing.
     pub(crate) fn nothing() -> Self {
         Self { signatures: Signatures::new(), coordinates: &|_, _| None, url: &|row| row.to_string() }

@@ -307,40 +307,31 @@ pub(crate) fn merge(
     if sets.len() < 2 || sets.len() > MAX_SETS || layout.along.is_empty() {
         return sets;
     }
-    let kinds = Kinds::new(files, known);
+    // The core digest that all files of a set share.
+    let common_core = |set: &FileSet| {
+        let mut found =
+            of_kinds(files, set).map(|file| known.signature(files, file).map(Signature::core_digest));
+        let first = found.next()??;
+        found.all(|other| other.as_ref() == Some(&first)).then_some(first)
+    };
     let mut of_core: BTreeMap<String, Vec<FileSet>> = BTreeMap::new();
     let mut merged = Vec::new();
     for set in sets {
-        match kinds.common_core(files, &set) {
+        match common_core(&set) {
             Some(core) => of_core.entry(core).or_default().push(set),
             None => merged.push(set),
         }
     }
-    let merging = Merging { files, kinds, known, layout, options, coordinates: RefCell::default() };
+    let merging = Merging { files, known, layout, options, coordinates: RefCell::default() };
     merged.extend(of_core.into_values().flat_map(|sets| merging.merge(sets)));
     merged.sort_by_key(|set| set.first().copied());
     merged
 }
 
-/// The signatures of files by the number of their kind, as far as they are known.
-struct Kinds<'a>(Vec<Option<&'a Signature>>);
-
-impl<'a> Kinds<'a> {
-    fn new(files: &Files, known: &'a Known<'_>) -> Self {
-        Self(files.kinds().iter().map(|kind| known.signatures.get(&kind.storage)).collect())
-    }
-
-    fn get(&self, kind: u32) -> Option<&'a Signature> {
-        *self.0.get(usize::try_from(kind).ok()?)?
-    }
-
-    /// Returns the core digest that all files of a set share.
-    fn common_core(&self, files: &Files, set: &FileSet) -> Option<String> {
-        let kinds: BTreeSet<u32> = set.iter().map(|file| files.kind_of(*file)).collect();
-        let mut found = kinds.into_iter().map(|kind| self.get(kind).map(Signature::core_digest));
-        let first = found.next()??;
-        found.all(|other| other.as_ref() == Some(&first)).then_some(first)
-    }
+/// Returns a file of each kind that a set has.
+pub(super) fn of_kinds(files: &Files, set: &FileSet) -> impl Iterator<Item = u32> {
+    let kinds: BTreeMap<u32, u32> = set.iter().map(|file| (files.kind_of(*file), *file)).collect();
+    kinds.into_values()
 }
 
 type RowAndDimension = (u64, String);
@@ -348,7 +339,6 @@ type RowAndDimension = (u64, String);
 /// Merges sets of one core digest.
 struct Merging<'a> {
     files: &'a Files,
-    kinds: Kinds<'a>,
     known: &'a Known<'a>,
     layout: &'a Layout,
     options: &'a PlanOptions,
@@ -381,7 +371,7 @@ impl Merging<'_> {
 
     /// Returns false if the first signatures of two sets rule it out, wherever the files are placed.
     fn may_be_possible(&self, one: &FileSet, other: &FileSet) -> bool {
-        let signature = |set: &FileSet| self.kinds.get(self.files.kind_of(*set.first()?));
+        let signature = |set: &FileSet| self.known.signature(self.files, *set.first()?);
         signature(one).zip(signature(other)).is_some_and(|(one, other)| one.may_share_storage(other))
     }
 
@@ -437,9 +427,8 @@ impl Merging<'_> {
     /// Returns `Some` if all arrays can be joined.
     fn fit(&self, files: &Files, set: &FileSet) -> Option<()> {
         let source = Source { files, url: self.known.url };
-        let kinds: BTreeSet<u32> = set.iter().map(|file| files.kind_of(*file)).collect();
-        let signatures: Vec<&Signature> =
-            kinds.into_iter().map(|kind| self.kinds.get(kind)).collect::<Option<_>>()?;
+        let signatures = of_kinds(files, set).map(|file| self.known.signature(files, file));
+        let signatures: Vec<&Signature> = signatures.collect::<Option<_>>()?;
         let first = signatures.first()?;
         if !signatures.iter().all(|other| first.grids_agree(other)) {
             return None;
@@ -466,7 +455,7 @@ impl Merging<'_> {
         for block in blocks {
             let at: Vec<usize> =
                 block.at.iter().map(|n| usize::try_from(*n)).collect::<Result<_, _>>().ok()?;
-            let signature = self.kinds.get(source.files.kind_of(number(block)))?;
+            let signature = self.known.signature(source.files, number(block))?;
             let stored = signature.stored.get(path)?;
             let (leading, _) = *first.get_or_insert((stored, signature.arrays.get(path)?));
             let extent = extent_of(source, block)?;

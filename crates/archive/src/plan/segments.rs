@@ -39,10 +39,7 @@ pub(super) fn united(
     known: &Known<'_>,
     layout: &Layout,
 ) -> Option<United> {
-    let signature = |set: &FileSet| {
-        let kind = source.files.kinds().get(index(source.files.kind_of(*set.first()?)))?;
-        known.signatures.get(&kind.storage)
-    };
+    let signature = |set: &FileSet| known.signature(source.files, *set.first()?);
     let mut conversions = Conversions::new();
     if sets.len() > 1 {
         let signatures: Vec<&Signature> = sets.iter().map(signature).collect::<Option<_>>()?;

@@ -193,20 +193,20 @@ fn shared(sources: &[Source]) -> Vec<Arc<Source>> {
 
 /// Checks a member against the hierarchy that it was made from.
 fn check(journal: &mut Journal, id: i64, expected: &Hierarchy, row: &FileRecord) {
-    let (item, found) = journal.member(id).unwrap();
+    let (item, found) = rows::member(&journal.connection, &mut journal.cache.borrow_mut(), id).unwrap();
     assert_eq!(found, *row);
     let documents = |hierarchy: &Hierarchy| {
         virtualize::metadata(&VirtualStore::of(hierarchy.clone(), "x".to_owned())).unwrap()
     };
-    let member = found.member(item.clone()).unwrap();
-    assert_eq!(documents(&member.hierarchy), documents(expected));
+    let hierarchy = found.hierarchy(&item.url).unwrap();
+    assert_eq!(documents(&hierarchy), documents(expected));
     let number = u64::try_from(id).unwrap();
     let head = journal.head(number).unwrap();
     assert_eq!((&head.item, &head.values, &head.given), (&item, &row.values, &row.given));
-    let (arrays, others) = (expected.arrays(), member.hierarchy.arrays());
+    let (arrays, others) = (expected.arrays(), hierarchy.arrays());
     for ((path, array), (_, other)) in arrays.into_iter().zip(others) {
         let places = chunks(array, &shared(&expected.sources));
-        assert_eq!(chunks(other, &shared(&member.hierarchy.sources)), places, "{path}");
+        assert_eq!(chunks(other, &shared(&hierarchy.sources)), places, "{path}");
         let found = journal.chunks(number, &path).unwrap();
         let of_journal = Array { chunks: found.chunks, ..array.clone() };
         assert_eq!(chunks(&of_journal, &found.sources), places, "{path}");

@@ -242,7 +242,8 @@ fn new_dimensions_take_their_coordinate_from_one_value() {
 
 #[test]
 fn all_coordinates_of_a_file() {
-    let of = |member: &Member| coordinates(member, "time");
+    let of =
+        |member: &Member| coordinates(&member.hierarchy, "time", |path, _| member.values.get(path).cloned());
     let whole = [1, 2].map(Scalar::Int).to_vec();
     assert_eq!(of(&file([("time", ints(&[1, 2], json!({})))])), Some(whole));
     assert_eq!(of(&file([("time", ints(&[1, 2], json!({"missing_value": 2})))])), None);
