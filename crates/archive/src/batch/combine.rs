@@ -46,7 +46,6 @@ const TOLD: u64 = 100;
 pub(super) struct Combination {
     pub(super) plan: Plan,
     pub(super) layout: Layout,
-    pub(super) options: PlanOptions,
     /// Rows of the journal in order: a row number of the plan is an index into these.
     pub(super) ids: Vec<i64>,
     /// Identifies the rows and options: equal digests mean equal outputs.
@@ -65,11 +64,11 @@ impl Combination {
         options: &PlanOptions,
         others: &str,
     ) -> Result<Self> {
-        let mut chain = Chain::of_options(options, others);
-        let options_digest = chain.digest();
+        let options_digest = options_digest(options, others);
+        let mut digest = options_digest.clone();
         let mut ids = Vec::new();
         let (files, signatures) = planned(journal, MAX_SIGNATURES, |id, run| {
-            chain.add(id, run);
+            digest = with_row(&digest, id, run);
             ids.push(id);
         })?;
         let of_row = |row: u64, name: &str| {
@@ -93,9 +92,8 @@ impl Combination {
         };
         let storage = known.signatures.first_key_value().map(|(storage, _)| storage.clone());
         let storage = storage.filter(|_| known.signatures.len() == 1);
-        let digest = chain.digest();
-        let (layout, options) = (layout.clone(), options.clone());
-        Ok(Self { plan, layout, options, ids, digest, options_digest, storage })
+        let layout = layout.clone();
+        Ok(Self { plan, layout, ids, digest, options_digest, storage })
     }
 
     /// Returns the number of files in the plan.
@@ -164,15 +162,14 @@ impl Combination {
         let mut members = Rows::new(journal, &self.ids, cancel);
         let mut groups = Vec::with_capacity(self.plan.sets.len());
         for set in &self.plan.sets {
-            let combined: Combined<'_> = combine(set, &self.layout, &self.options, &mut members, &mut step)?;
+            let combined: Combined<'_> = combine(set, &self.layout, &mut members, &mut step)?;
             groups.push((set.group.clone(), combined));
         }
         let format = groups.first().ok_or(CombineError::Nothing)?.1.hierarchy.format;
         let mut hierarchy = Hierarchy::new(format);
         if let ([_, ..], Some(along)) = (self.plan.segments.as_slice(), self.layout.along.first()) {
             let (segments, along) = (self.plan.segments.clone(), along.name());
-            let (layout, options) = (&self.layout, &self.options);
-            let described = join::form_dataset(&mut groups, segments, along, layout, options, &mut notes)?;
+            let described = join::form_dataset(&mut groups, segments, along, &self.layout, &mut notes)?;
             let text = format!(
                 "files are stored differently and form {} groups: virtualize reads them as one dataset, other readers see the \
                  groups",
@@ -280,31 +277,16 @@ pub(super) fn id_of(ids: &[i64], row: u64) -> Option<i64> {
     ids.get(usize::try_from(row).ok()?).copied()
 }
 
-/// Identifies the rows of a plan, and the options that the output depends on. Further rows continue the chain.
-#[derive(Clone, Debug)]
-pub(super) struct Chain([u8; 32]);
+/// Returns the digest of options; `others` describes those that the plan does not depend on. It is that of a plan without rows.
+pub(super) fn options_digest(options: &PlanOptions, others: &str) -> String {
+    hex::encode(Sha256::digest(format!("{options:?} {others}")))
+}
 
-impl Chain {
-    /// Starts a chain with options; `others` describes those that the plan does not depend on.
-    pub(super) fn of_options(options: &PlanOptions, others: &str) -> Self {
-        Self(Sha256::digest(format!("{options:?} {others}")).into())
-    }
-
-    /// Continues a chain from its digest.
-    pub(super) fn parse(digest: &str) -> Option<Self> {
-        Some(Self(hex::decode(digest).ok()?.try_into().ok()?))
-    }
-
-    /// Adds the next file by its row in the journal, and the run that read it: together they identify its record.
-    pub(super) fn add(&mut self, id: i64, run: i64) {
-        let hasher = Sha256::new().chain_update(self.0);
-        self.0 = hasher.chain_update(id.to_le_bytes()).chain_update(run.to_le_bytes()).finalize().into();
-    }
-
-    /// Returns the digest in hexadecimal.
-    pub(super) fn digest(&self) -> String {
-        hex::encode(self.0)
-    }
+/// Adds a file to the digest of rows and options, by its row in the journal and the run that read it: together they identify
+/// its record.
+fn with_row(digest: &str, id: i64, run: i64) -> String {
+    let hasher = Sha256::new().chain_update(digest).chain_update(id.to_le_bytes());
+    hex::encode(hasher.chain_update(run.to_le_bytes()).finalize())
 }
 
 /// Returns all files, and the first `most` signatures. Calls `each` with the row of each file, and the run that read it.
@@ -401,7 +383,7 @@ const MAX_NEW_FILES: usize = 1000;
 /// What is known of an output without its files.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Tail {
-    /// Digest of the files and options, see [`Chain`].
+    /// Digest of the files and options, see [`with_row`].
     pub(super) digest: String,
     /// Number of files.
     pub(super) files: u64,
@@ -435,30 +417,18 @@ pub(super) struct Extension<'a> {
 /// What a journal knows of an output and of the files that follow those of the output.
 pub(super) struct Grown {
     pub(super) tail: Tail,
-    rows: Vec<Planned>,
+    pub(super) rows: Vec<Planned>,
 }
 
 impl Grown {
     /// Returns what is known of an output; `None` unless its files and options are those of when it was written.
-    pub(super) fn of(journal: &Journal, output: &str, options: &Chain) -> Result<Option<Self>> {
+    pub(super) fn of(journal: &Journal, output: &str, options: &str) -> Result<Option<Self>> {
         let Some((through, state)) = journal.tail(output)? else { return Ok(None) };
         let Ok(tail) = serde_json::from_slice::<Tail>(&state) else { return Ok(None) };
-        if tail.options != options.digest() {
+        if tail.options != options {
             return Ok(None);
         }
         Ok(Some(Self { tail: Tail { through, ..tail }, rows: journal.rows_after(through)? }))
-    }
-
-    /// Returns whether files were added.
-    pub(super) fn is_more(&self) -> bool {
-        !self.rows.is_empty()
-    }
-
-    /// Arranges the new files after those of the output; `None` if all files have to be combined.
-    pub(super) fn arranged(&self, journal: &Journal, layout: &Layout) -> Option<Arranged> {
-        let is_same = self.rows.iter().all(|row| *row.storage == *self.tail.storage);
-        let is_small = !self.rows.is_empty() && self.rows.len() <= MAX_NEW_FILES;
-        if is_small && is_same { Arranged::new(&self.tail, &self.rows, journal, layout) } else { None }
     }
 }
 
@@ -526,8 +496,12 @@ pub(super) struct Arranged {
 }
 
 impl Arranged {
-    /// Arranges the files; `None` unless the new ones follow.
-    fn new(tail: &Tail, rows: &[Planned], journal: &Journal, layout: &Layout) -> Option<Self> {
+    /// Arranges the new files after those of the output; `None` if all files have to be combined.
+    pub(super) fn new(Grown { tail, rows }: &Grown, journal: &Journal, layout: &Layout) -> Option<Self> {
+        let is_same = rows.iter().all(|row| *row.storage == *tail.storage);
+        if rows.is_empty() || rows.len() > MAX_NEW_FILES || !is_same {
+            return None;
+        }
         let mut files = vec![tail.first.clone()];
         if tail.last.0 != tail.first.0 {
             files.push(tail.last.clone());
@@ -560,25 +534,23 @@ impl Arranged {
         Grown { tail, rows }: &Grown,
         (journal, cancel): (&'a Mutex<Journal>, &CancellationToken),
         layout: &Layout,
-        options: &PlanOptions,
     ) -> Option<Extension<'a>> {
         let before = from_text(tail.hierarchy.as_bytes(), &[], "tail").ok()?;
         let mut members = Rows::new(journal, &self.ids, cancel);
         let mut step = || Ok::<_, Error>(());
         // If the files cannot be joined, joining all reports why.
-        let known = combine(&self.known, layout, options, &mut members, &mut step).ok()?;
-        let joined = combine(&self.set, layout, options, &mut members, &mut step).ok()?;
+        let known = combine(&self.known, layout, &mut members, &mut step).ok()?;
+        let joined = combine(&self.set, layout, &mut members, &mut step).ok()?;
         // The position of the whole changes, and is computed when all files are combined.
         if !joined.moved.is_empty() {
             return None;
         }
-        let extended = join::extend(&before, &known.hierarchy, &joined.hierarchy, options.most_inline)?;
-        let mut digest = Chain::parse(&tail.digest)?;
-        rows.iter().for_each(|row| digest.add(row.id, row.run));
+        let extended = join::extend(&before, &known.hierarchy, &joined.hierarchy)?;
+        let digest = rows.iter().fold(tail.digest.clone(), |digest, row| with_row(&digest, row.id, row.run));
         let last = self.set.blocks.last().and_then(|block| usize::try_from(block.row).ok())?;
         let rows: Vec<i64> = rows.iter().map(|row| row.id).collect();
         let tail = Tail {
-            digest: digest.digest(),
+            digest,
             files: tail.files.saturating_add(rows.len() as u64),
             last: (*self.ids.get(last)?, self.extents.get(last)?.clone()),
             hierarchy: text_of(&extended.tail())?,

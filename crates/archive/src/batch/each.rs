@@ -114,7 +114,7 @@ impl Each {
         format!("{}/{name}", self.output.trim_end_matches('/'))
     }
 
-    /// Writes the output of a file, and returns its record.
+    /// Writes the output of a file atomically, and returns its record.
     pub(super) async fn content(
         &self,
         item: &Item,
@@ -122,8 +122,20 @@ impl Each {
         options: &Options,
     ) -> Result<Record, Failure> {
         let name = self.name(&item.url)?;
-        let written = self.write(store, name, options).await;
-        written.map_err(|error| {
+        let place = self.place(&name);
+        let relocation = match &self.relocation {
+            Relocation::RelativeTo(_) => Relocation::RelativeTo(place.clone()),
+            other => other.clone(),
+        };
+        let written = async {
+            store.relocate(&relocation)?;
+            if let Some(folder) = local_path(&place).as_deref().and_then(Path::parent) {
+                create_folder(folder)?;
+            }
+            let prepared = virtualize::prepare(store, self.format, &place, self.overwrite)?;
+            Ok::<_, virtualize::Error>(prepared.publish(&options.store).await?.to_string())
+        };
+        let receipt = written.await.map_err(|error| {
             let failure = Failure::new(error, options.notation);
             // The output cannot be written, which the file did not cause: the next run tries again.
             let class = match failure.class {
@@ -131,28 +143,8 @@ impl Each {
                 class => class,
             };
             Failure { class, ..failure }
-        })
-    }
-
-    /// Writes the output of a file atomically.
-    pub(super) async fn write(
-        &self,
-        store: &mut VirtualStore,
-        name: String,
-        options: &Options,
-    ) -> Result<Record, virtualize::Error> {
-        let place = self.place(&name);
-        let relocation = match &self.relocation {
-            Relocation::RelativeTo(_) => Relocation::RelativeTo(place.clone()),
-            other => other.clone(),
-        };
-        store.relocate(&relocation)?;
-        if let Some(folder) = local_path(&place).as_deref().and_then(Path::parent) {
-            create_folder(folder)?;
-        }
-        let prepared = virtualize::prepare(store, self.format, &place, self.overwrite)?;
-        let receipt = prepared.publish(&options.store).await?;
-        Ok(Record::Written { name, receipt: receipt.to_string() })
+        })?;
+        Ok(Record::Written { name, receipt })
     }
 
     /// Returns the rows whose outputs are missing or no longer match their receipts.

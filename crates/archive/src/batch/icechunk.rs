@@ -11,10 +11,10 @@ use virtualize::{
 
 use super::{
     Batch,
-    combine::{Combination, Extension, Grown},
+    combine::{Arranged, Combination, Extension, Grown},
     write::{Writing, of_files, output_name},
 };
-use crate::{Error, Event, Journal, JournalError, Result};
+use crate::{Error, Event, JournalError, Result};
 
 /// The fact that stores the record of the last commit.
 const COMMITTED: &str = "commit";
@@ -46,11 +46,21 @@ impl Writing<'_> {
         let Some(record) = self.last_commit(&place, &options.branch).await? else {
             return self.commit_as(combination, options.clone()).await;
         };
+        let Batch { output, options: Options { store: reaching, .. }, run, overwrite, .. } = self.batch;
         if options.mode != CommitMode::Add {
-            return self.replace_group(combination, record, options).await;
+            // The group is replaced, unless the last commit did so with the same dataset.
+            let mark = (MARK, record.mark.as_str());
+            if record.digest == combination.digest
+                && virtualize::find_commit(output, &options.branch, mark, reaching)
+                    .await?
+                    .is_some_and(|found| found.is_last)
+            {
+                self.unchanged(record);
+                return Ok(());
+            }
+            return self.commit_as(combination, options.clone()).await;
         }
         let mut earlier = record.earlier();
-        let Batch { output, options: Options { store: reaching, .. }, run, overwrite, .. } = self.batch;
         match virtualize::inspect_branch(output, &options.branch, &earlier, reaching).await? {
             History::Empty => return self.commit_as(combination, options.clone()).await,
             History::Whole if record.digest == combination.digest => {
@@ -83,10 +93,10 @@ impl Writing<'_> {
         let Some(record) = record.filter(is_ours) else { return Ok(false) };
         let earlier = record.earlier();
         let found = virtualize::inspect_branch(output, &options.branch, &earlier, reaching).await?;
-        if !matches!(found, History::Whole) || (grown.is_more() && !run.append) {
+        if !matches!(found, History::Whole) || (!grown.rows.is_empty() && !run.append) {
             return Ok(false);
         }
-        if !grown.is_more() {
+        if grown.rows.is_empty() {
             self.say_files(grown.tail.files);
             self.unchanged(record);
             return Ok(true);
@@ -96,16 +106,16 @@ impl Writing<'_> {
         if self.batch.relocation != Relocation::Keep || self.batch.options.map.spatial_conventions {
             return Ok(false);
         }
-        let Batch { layout, plan, cancel, .. } = self.batch;
-        let Some(arranged) = grown.arranged(&self.journal(), layout) else { return Ok(false) };
-        let extension = arranged.join(&grown, (self.journal, cancel), layout, plan);
+        let Batch { layout, cancel, .. } = self.batch;
+        let Some(arranged) = Arranged::new(&grown, &self.journal(), layout) else { return Ok(false) };
+        let extension = arranged.join(&grown, (self.journal, cancel), layout);
         let Some(Extension { extended, chunks, rows, tail }) = extension else { return Ok(false) };
         self.say_files(tail.files);
         let options = CommitOptions { mode: CommitMode::Extend(earlier), ..options.clone() };
         let store = VirtualStore::of(extended.hierarchy.clone(), output.clone());
         let mut record = self.new_record(&options, &tail.digest);
         record.documents = virtualize::documents_of(&store, &options.group)?;
-        begin(&self.journal(), &record)?;
+        self.save(COMMITTING, &record)?;
         self.events.tell(Event::Writing { target: output.clone() });
         let (mut chunks, options) = (extended.chunks(chunks), with_mark(options, &record));
         let keep = &Relocation::Keep;
@@ -139,34 +149,21 @@ impl Writing<'_> {
         Ok(self.record(COMMITTED)?.filter(|record| record.place == place))
     }
 
-    /// Replaces the group, unless its last commit did so with the same dataset.
-    async fn replace_group(
-        &mut self,
-        combination: Combination,
-        record: Record,
-        options: &CommitOptions,
-    ) -> Result<()> {
-        let Batch { output, options: Options { store: reaching, .. }, .. } = self.batch;
-        if record.digest == combination.digest {
-            let mark = (MARK, record.mark.as_str());
-            let found = virtualize::find_commit(output, &options.branch, mark, reaching).await?;
-            if found.is_some_and(|found| found.is_last) {
-                self.unchanged(record);
-                return Ok(());
-            }
-        }
-        self.commit_as(combination, options.clone()).await
-    }
-
     fn record(&self, fact: &str) -> Result<Option<Record>> {
         let text = self.journal().fact(fact)?;
         Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
     }
 
-    fn keep(&self, record: &Record) -> Result<()> {
+    fn save(&self, fact: &str, record: &Record) -> Result<()> {
         let journal = self.journal();
-        journal.set_fact(COMMITTED, Some(&text(record, &journal)?))?;
-        Ok(journal.set_fact(COMMITTING, None)?)
+        let failed = |error| JournalError::failed(journal.path(), format!("record of the commit: {error}"));
+        Ok(journal.set_fact(fact, Some(&serde_json::to_string(record).map_err(failed)?))?)
+    }
+
+    /// Records a commit that was made.
+    fn keep(&self, record: &Record) -> Result<()> {
+        self.save(COMMITTED, record)?;
+        Ok(self.journal().set_fact(COMMITTING, None)?)
     }
 
     /// Reports that the last commit has everything.
@@ -181,7 +178,7 @@ impl Writing<'_> {
         let (store, mut chunks) = self.combine(&combination, follows).await?;
         let mut record = self.new_record(&options, &combination.digest);
         record.documents = virtualize::documents_of(&store, &options.group)?;
-        begin(&self.journal(), &record)?;
+        self.save(COMMITTING, &record)?;
         let Batch { output, relocation, options: Options { store: reaching, .. }, .. } = self.batch;
         let options = with_mark(options, &record);
         let commit =
@@ -213,11 +210,6 @@ impl Writing<'_> {
     }
 }
 
-/// Records that a commit is about to be made.
-fn begin(journal: &Journal, record: &Record) -> Result<()> {
-    Ok(journal.set_fact(COMMITTING, Some(&text(record, journal)?))?)
-}
-
 /// Adds the property by which the commit of a record is found.
 fn with_mark(mut options: CommitOptions, record: &Record) -> CommitOptions {
     options.properties.insert(MARK.to_owned(), record.mark.clone());
@@ -228,9 +220,4 @@ impl Record {
     fn earlier(&self) -> CommitRecord {
         CommitRecord { snapshot: Some(self.snapshot.clone()), documents: self.documents.clone() }
     }
-}
-
-fn text(record: &Record, journal: &Journal) -> Result<String> {
-    let failed = |error| JournalError::failed(journal.path(), format!("record of the commit: {error}"));
-    Ok(serde_json::to_string(record).map_err(failed)?)
 }

@@ -179,8 +179,8 @@ impl Batch {
 
     /// Rejects a listing that would lose files, or mix two versions of a file.
     pub(super) fn compare(&self, journal: &Journal, events: &Events) -> Result<()> {
-        let refuse = |Few { count, first }: Few, verbs: [&str; 2], what: &str, code, remedy| {
-            let verb = if count == 1 { verbs[0] } else { verbs[1] };
+        let refuse = |Few { count, first }: Few, (one, many): (&str, &str), what: &str, code, remedy| {
+            let verb = if count == 1 { one } else { many };
             let files = files(count);
             let message = format!("{files} that the journal knows {verb} {what}: {}", some(&first, count));
             Err(Error::new(ErrorClass::File, code, message, remedy))
@@ -188,12 +188,12 @@ impl Batch {
         let vanished = journal.vanished(self.appends(), NAMED)?;
         if vanished.count > 0 && self.run.on_change != OnChange::Drop {
             let remedy = Remedy::set(OptionName::OnChange, "drop", "omit them");
-            return refuse(vanished, ["is", "are"], "no longer listed", Code::FilesVanished, remedy);
+            return refuse(vanished, ("is", "are"), "no longer listed", Code::FilesVanished, remedy);
         }
         let replaced = journal.replaced(NAMED)?;
         if replaced.count > 0 && self.appends() && self.run.on_change == OnChange::Stop {
             let remedy = Remedy::set(OptionName::OnChange, "update", "read them again");
-            return refuse(replaced, ["was", "were"], "replaced since", Code::FilesReplaced, remedy);
+            return refuse(replaced, ("was", "were"), "replaced since", Code::FilesReplaced, remedy);
         }
         let Few { count, first } = journal.unwritten(NAMED)?;
         if count > 0 {

@@ -10,7 +10,7 @@ use virtualize_store::{OutputLock, Receipt, local_path, receipt, url_of};
 
 use super::{
     Batch, Target,
-    combine::{Chain, Combination, CombinedFiles, Grown, Rows, Tail, locked},
+    combine::{Combination, CombinedFiles, Grown, Rows, Tail, locked, options_digest},
 };
 use crate::{
     Error, Event, Journal, Result, Summary,
@@ -32,7 +32,7 @@ impl Batch {
         let others = format!("{:?} {:?} {}", self.target, self.relocation, self.output);
         let name = output_name(&self.output);
         summary.output = Some(self.output.clone());
-        let grown = Grown::of(&journal, &name, &Chain::of_options(&self.plan, &others))?;
+        let grown = Grown::of(&journal, &name, &options_digest(&self.plan, &others))?;
         let journal = &Mutex::new(journal);
         let mut writing = Writing { batch: self, journal, events, summary, tail: None };
         if let Some(grown) = grown.filter(|_| !self.run.dry_run)
@@ -84,7 +84,7 @@ impl<'a> Writing<'a> {
         match &self.batch.target {
             Target::References(_) => {
                 let is_there = matches!(present, Present::Written { plan } if *plan == grown.tail.digest);
-                if !is_there || grown.is_more() {
+                if !is_there || !grown.rows.is_empty() {
                     return Ok(false);
                 }
                 self.say_files(grown.tail.files);

@@ -16,7 +16,7 @@ pub use difference::Difference;
 pub(crate) use difference::differences;
 pub(crate) use difference::{Conversion, disagreement, numbers_agree};
 pub(crate) use roles::{DimRole, is_coordinate, roles, wanted};
-pub(crate) use roles::{MAX_KEPT, is_copied, is_plain};
+pub(crate) use roles::{MAX_COPIED, MAX_KEPT, is_copied, is_plain};
 pub(crate) use segments::{Conversions, form_segments};
 pub(crate) use signature::decode_alike;
 pub(crate) use signature::{ArraySignature, Signature};

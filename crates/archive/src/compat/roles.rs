@@ -167,6 +167,9 @@ pub(crate) fn wanted(hierarchy: &Hierarchy, layout: &Layout) -> Wanted {
 /// Maximum size of the values, in bytes, that are kept of an array in all files, in case it has to be copied.
 pub(crate) const MAX_KEPT: u64 = 256 << 20;
 
+/// Maximum size of the values of a combined array, in bytes, that are copied into the references.
+pub(crate) const MAX_COPIED: u64 = 1 << 30;
+
 /// Arrays of single elements along the axes that grow are read up to this size of an element, in bytes.
 pub(crate) const TINY: u64 = 1 << 10;
 

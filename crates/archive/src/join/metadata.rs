@@ -25,13 +25,14 @@ use super::{
 use crate::{
     Along, Layout,
     compat::{
-        Conversion, Difference, DimRole, MAX_KEPT, decode_alike, disagreement, is_coordinate, is_plain,
+        Conversion, Difference, DimRole, MAX_COPIED, MAX_KEPT, decode_alike, disagreement, is_coordinate,
+        is_plain,
         roles::{self, Axis, Geometry, Levels},
         signature::{ArrayParts, ChunkLayout, Misfit, Storage},
     },
     error::{CombineError, Note, Problem, var},
     file::{BANDS, Head, HeadNode, ParsedNode},
-    plan::{Block, PlanOptions, PlannedSet, Selection},
+    plan::{Block, PlannedSet, Selection},
     values::index,
     values::{
         grid::values_agree,
@@ -638,7 +639,6 @@ fn varies_throughout(roles: &[DimRole]) -> bool {
 pub(super) struct Finish<'a, 'b> {
     pub(super) joiner: Joiner<'b>,
     blocks: &'a [Block],
-    options: &'b PlanOptions,
     pub(super) names: Vec<String>,
     pub(super) arrays: BTreeMap<NodePath, Growing<'b>>,
     pub(super) groups: BTreeMap<NodePath, MergedAttributes>,
@@ -651,12 +651,12 @@ pub(super) struct Finish<'a, 'b> {
 
 impl<'a, 'b> Finish<'a, 'b> {
     /// Takes all files, which are those of `blocks`.
-    pub(super) fn new(mut joiner: Joiner<'b>, blocks: &'a [Block], options: &'b PlanOptions) -> Self {
+    pub(super) fn new(mut joiner: Joiner<'b>, blocks: &'a [Block]) -> Self {
         let names = joiner.layout.along.iter().map(|along| along.name().to_owned()).collect();
         let (arrays, groups) = joiner.take();
         let dimensions = groups.get("").map(MergedAttributes::dimensions).unwrap_or_default();
         let (chunks, moved) = (ChunkPlaces::default(), BTreeMap::new());
-        Self { joiner, blocks, options, names, arrays, groups, chunks, dimensions, moved }
+        Self { joiner, blocks, names, arrays, groups, chunks, dimensions, moved }
     }
 
     /// Builds all groups and arrays.
@@ -762,7 +762,7 @@ impl<'a, 'b> Finish<'a, 'b> {
         array.dimension_names = geometry.axes.iter().map(|axis| axis.name.clone()).collect();
         if storage == Storage::Copied {
             let fill = element(&array);
-            let values = values::whole(growing, &geometry, &fill, self.options.most_inline)?;
+            let values = values::whole(growing, &geometry, &fill, MAX_COPIED)?;
             values::set_inline_values(&mut array, values).ok_or(Problem::TOO_LARGE)?;
             let chunks = ArrayChunks::Inline(array.chunks.inline.clone());
             return Ok((array, chunks));
@@ -809,7 +809,7 @@ impl<'a, 'b> Finish<'a, 'b> {
                 .with(var("drop", "omit it"))
         })?;
         let total = sizes.iter().try_fold(0, |sum: u64, size| sum.checked_add(*size));
-        if total.is_none_or(|total| total > self.options.most_inline / 8) {
+        if total.is_none_or(|total| total > MAX_COPIED / 8) {
             return Err(Problem::TOO_LARGE);
         }
         let mut variables = Vec::new();

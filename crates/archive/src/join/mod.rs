@@ -22,7 +22,7 @@ use crate::{
     compat::roles::text,
     error::{CombineError, Note, Problem},
     file::{HeadNode, Members, ParsedNode},
-    plan::{PlanOptions, PlannedSet},
+    plan::PlannedSet,
 };
 use chunks::Files;
 pub(crate) use chunks::{ChunkPlaces, JoinedChunks};
@@ -52,7 +52,6 @@ pub(crate) struct Combined<'a> {
 pub(crate) fn combine<'a>(
     set: &'a PlannedSet,
     layout: &Layout,
-    options: &PlanOptions,
     members: &mut dyn Members,
     step: &mut dyn FnMut() -> Result<(), Error>,
 ) -> Result<Combined<'a>, Error> {
@@ -76,7 +75,7 @@ pub(crate) fn combine<'a>(
         joiner.add(n, &head, &mut tables)?;
     }
     let joiner = joiner.ok_or(CombineError::Nothing)?;
-    let combined = Finish::new(joiner, &set.blocks, options).run()?;
+    let combined = Finish::new(joiner, &set.blocks).run()?;
     if set.blocks.len() > 1 {
         check_counts(&combined.hierarchy, layout)?;
     }

@@ -32,7 +32,7 @@ use crate::{
     },
     error::{CombineError, Note, Problem},
     file::{FileChunks, Head, HeadNode, Members, ParsedNode},
-    plan::{Block, PlanOptions, PlannedSet},
+    plan::{Block, PlannedSet},
     values::{
         calendar::time_units,
         scalar::{Packing, is_number},
@@ -49,11 +49,10 @@ pub(crate) fn form_dataset(
     segments: Vec<Segment>,
     dimension: &str,
     layout: &Layout,
-    options: &PlanOptions,
     notes: &mut Vec<Note>,
 ) -> Result<Segments, Error> {
     unify_packing(groups, dimension)?;
-    unify_coordinates(groups, dimension, layout, options)?;
+    unify_coordinates(groups, dimension, layout)?;
     let mut arrays = BTreeMap::new();
     for path in paths(groups) {
         let target = target(groups, &path, dimension).map_err(|problem| CombineError::of(&path, problem))?;
@@ -251,7 +250,6 @@ fn unify_coordinates(
     groups: &mut [(NodePath, Combined<'_>)],
     dimension: &str,
     layout: &Layout,
-    options: &PlanOptions,
 ) -> Result<(), Error> {
     let units = |array: &Array| {
         let calendar = text(&array.attributes, "calendar");
@@ -331,7 +329,7 @@ fn unify_coordinates(
     };
     let mut members =
         Groups(groups.iter().map(|(path, group)| head(path, &group.hierarchy, &wanted)).collect());
-    let joined = combine(&set, &layout, options, &mut members, &mut || Ok(()))?;
+    let joined = combine(&set, &layout, &mut members, &mut || Ok(()))?;
     for path in wanted {
         let Some(whole) = joined.hierarchy.array(&path) else { continue };
         let all = elements(whole);

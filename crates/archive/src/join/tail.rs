@@ -13,7 +13,7 @@ use virtualize::zarr::{
     cf::attributes::decides_values,
 };
 
-use super::values::rows_per_chunk;
+use super::values::{padded_chunks, rows_per_chunk};
 use crate::compat::MAX_KEPT;
 
 /// Maximum number of chunks along the dimension; more may have to be stored in another way.
@@ -59,12 +59,7 @@ enum Grown {
 }
 
 /// Extends a dataset. `known` joins some of its files, `joined` the same files and all new ones.
-pub(crate) fn extend(
-    tail: &Hierarchy,
-    known: &Hierarchy,
-    joined: &Hierarchy,
-    most_inline: u64,
-) -> Option<Extended> {
+pub(crate) fn extend(tail: &Hierarchy, known: &Hierarchy, joined: &Hierarchy) -> Option<Extended> {
     let mut extended = Extended { hierarchy: Hierarchy::new(tail.format), grown: BTreeMap::new() };
     if [known, joined].iter().any(|other| other.format != tail.format) {
         return None;
@@ -73,7 +68,7 @@ pub(crate) fn extend(
     for (path, array) in tail.arrays() {
         let [known, joined] = [known.array(&path)?, joined.array(&path)?];
         let into = extended.hierarchy.array_mut(&path)?;
-        let grown = extend_array([array, known, joined], into, most_inline)?;
+        let grown = extend_array([array, known, joined], into)?;
         extended.grown.extend(grown.map(|grown| (path, grown)));
     }
     Some(extended)
@@ -120,11 +115,7 @@ fn merge_attributes(tail: &Map<String, Value>, joined: &Map<String, Value>) -> O
 
 /// Extends `into`, a copy of an array of the dataset, by what `joined` has more than `known`. Returns `Some(None)` for an array that
 /// does not grow.
-fn extend_array(
-    [tail, known, joined]: [&Array; 3],
-    into: &mut Array,
-    most_inline: u64,
-) -> Option<Option<Grown>> {
+fn extend_array([tail, known, joined]: [&Array; 3], into: &mut Array) -> Option<Option<Grown>> {
     let is_same = [known, joined].iter().all(|other| {
         other.data_type == tail.data_type
             && other.codecs == tail.codecs
@@ -148,7 +139,7 @@ fn extend_array(
     *into.shape.first_mut()? = rows;
     match (tail.chunks.inline.is_empty(), joined.chunks.inline.is_empty()) {
         (true, true) => place([tail, joined], *before, *known_rows, rows).map(Some),
-        (false, false) => copy([tail, joined], into, *known_rows, most_inline).map(Some),
+        (false, false) => copy([tail, joined], into, *known_rows).map(Some),
         _ => None,
     }
 }
@@ -171,11 +162,11 @@ fn place([tail, joined]: [&Array; 2], before: u64, known: u64, rows: u64) -> Opt
 }
 
 /// Copies new values to the end of an array whose values are copied.
-fn copy([tail, joined]: [&Array; 2], into: &mut Array, known: u64, most_inline: u64) -> Option<Grown> {
+fn copy([tail, joined]: [&Array; 2], into: &mut Array, known: u64) -> Option<Grown> {
     let row = into.shape.iter().skip(1).try_fold(into.data_type.size()?, |size, n| size.checked_mul(*n))?;
     let rows = *into.shape.first()?;
     // Arrays of more values may have to be stored in another way.
-    if row == 0 || rows.checked_mul(row)? > MAX_KEPT.min(most_inline) {
+    if row == 0 || rows.checked_mul(row)? > MAX_KEPT {
         return None;
     }
     let (position, last) = tail.chunks.inline.last_key_value()?;
@@ -194,16 +185,11 @@ fn copy([tail, joined]: [&Array; 2], into: &mut Array, known: u64, most_inline: 
     let all: BytesMut = joined.chunks.inline.values().flat_map(|chunk| chunk.iter()).collect();
     let [start, end] = [known, *joined.shape.first()?].map(|rows| rows.checked_mul(row));
     values.extend_from_slice(all.get(usize::try_from(start?).ok()?..usize::try_from(end?).ok()?)?);
-    Some(Grown::Copied(padded_chunks(&values, usize::try_from(length.checked_mul(row)?).ok()?, *position)))
-}
-/// Divides values into chunks of a length in bytes, the last of which is padded with zeros.
-fn padded_chunks(values: &[u8], length: usize, first: u64) -> BTreeMap<u64, Bytes> {
-    let chunk = |chunk: &[u8]| {
-        let mut padded = BytesMut::from(chunk);
-        padded.resize(length, 0);
-        padded.freeze()
-    };
-    (first..).zip(values.chunks(length.max(1)).map(chunk)).collect()
+    Some(Grown::Copied(padded_chunks(
+        values.freeze(),
+        usize::try_from(length.checked_mul(row)?).ok()?,
+        *position,
+    )))
 }
 
 impl Extended {

@@ -230,24 +230,26 @@ pub(super) fn set_inline_values(array: &mut Array, values: Vec<u8>) -> Option<()
     let row = rest.iter().try_fold(size, |product, n| product.checked_mul(*n))?;
     let most = rows_per_chunk(row, *rows);
     let length = usize::try_from(most.checked_mul(row)?).ok()?;
-    let mut inline = BTreeMap::new();
-    if length > 0 {
-        let values = Bytes::from(values);
-        for (position, start) in (0..values.len()).step_by(length).enumerate() {
-            let mut chunk = values.slice(start..values.len().min(start.checked_add(length)?));
-            if chunk.len() < length {
-                let mut padded = chunk.to_vec();
-                padded.resize(length, 0);
-                chunk = padded.into();
-            }
-            // The grid has one chunk along all other axes, hence positions equal indices along the first axis.
-            inline.insert(position as u64, chunk);
-        }
-    }
+    // The grid has one chunk along all other axes, hence positions equal indices along the first axis.
+    let inline = padded_chunks(values.into(), length, 0);
     let chunk = std::iter::once(most).chain(rest.iter().map(|n| (*n).max(1))).collect();
     array.chunk_grid = ChunkGrid::Regular(chunk);
     array.chunks = ChunkManifest { references: Vec::new(), inline };
     Some(())
+}
+
+/// Divides values into chunks of a length in bytes, the last of which is padded with zeros. `first` is the position of the first.
+pub(super) fn padded_chunks(values: Bytes, length: usize, first: u64) -> BTreeMap<u64, Bytes> {
+    let chunk = |start: usize| {
+        let chunk = values.slice(start..values.len().min(start.saturating_add(length)));
+        if chunk.len() == length {
+            return chunk;
+        }
+        let mut padded = chunk.to_vec();
+        padded.resize(length, 0);
+        padded.into()
+    };
+    (first..).zip((0..values.len()).step_by(length.max(1)).map(chunk)).collect()
 }
 
 /// Returns the length of chunks along the slowest axis, of which an element has `row` bytes.

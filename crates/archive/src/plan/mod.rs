@@ -323,7 +323,7 @@ pub enum OnDuplicate {
 }
 
 /// How files that disagree are treated.
-#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(default)]
 #[cfg_attr(feature = "clap", derive(clap::Args), command(next_help_heading = "Combining options"))]
 pub struct PlanOptions {
@@ -336,19 +336,4 @@ pub struct PlanOptions {
     /// Allow positions without a file in an arrangement of several dimensions; they read as the fill value
     #[cfg_attr(feature = "clap", arg(long, hide = true))]
     pub allow_holes: bool,
-    /// Maximum size in bytes of the values of an array that are copied into the references.
-    #[cfg_attr(feature = "clap", arg(skip = 1_u64 << 30))]
-    #[serde(skip)]
-    pub most_inline: u64,
-}
-
-impl Default for PlanOptions {
-    fn default() -> Self {
-        Self {
-            on_mismatch: OnMismatch::Combine,
-            on_duplicate: OnDuplicate::Error,
-            allow_holes: false,
-            most_inline: 1 << 30,
-        }
-    }
 }

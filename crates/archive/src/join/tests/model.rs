@@ -15,7 +15,7 @@ use crate::{
     error::{CombineError, Error, Problem},
     file::{FileChunks, Head, Members},
     join::tests::MemoryMembers,
-    plan::{Block, PlanOptions, PlannedSet, Selection},
+    plan::{Block, PlannedSet, Selection},
 };
 
 /// Size of an element in bytes.
@@ -340,8 +340,7 @@ fn found(array: &Array, chunks: &BTreeMap<u64, Chunk>, index: &[u64], is_plain: 
 fn check(case: &Case, rng: &mut Rng) -> bool {
     let mut members = case.members();
     let go_on = &mut || Ok(());
-    let options = PlanOptions::default();
-    let combined = combine(&case.set, &case.layout, &options, &mut &mut members, go_on);
+    let combined = combine(&case.set, &case.layout, &mut &mut members, go_on);
     let Combined { hierarchy, chunks: places, .. } = match combined {
         Ok(combined) => combined,
         Err(Error::Combine(CombineError::Nothing)) if case.files.is_empty() => return false,

@@ -16,7 +16,7 @@ use crate::{
     Along, Item, Layout,
     error::Error,
     file::{FileChunks, Head, HeadNode, Members, ParsedNode},
-    plan::{Block, PlanOptions, PlannedSet},
+    plan::{Block, PlannedSet},
 };
 
 /// Files with `t2m (time, lat, lon)` in some chunks along time, and coordinates, created on demand.
@@ -126,7 +126,7 @@ fn a_join_of_many_files() {
     }
     let (generated, start) = (start.elapsed(), (start.elapsed(), Instant::now()).1);
     let go_on = &mut || Ok(());
-    let combined = combine(&set, &layout, &PlanOptions::default(), &mut members, go_on).unwrap();
+    let combined = combine(&set, &layout, &mut members, go_on).unwrap();
     let (joined, heads) = (start.elapsed(), peak());
     let Combined { hierarchy, chunks: places, .. } = combined;
     let mut reader = JoinedChunks::new(members, places);

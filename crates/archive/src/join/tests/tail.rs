@@ -20,7 +20,7 @@ use super::{
 use crate::{
     Along, Item, Layout, Member,
     error::Error,
-    plan::{Block, PlanOptions, PlannedSet},
+    plan::{Block, PlannedSet},
 };
 
 /// Files of consecutive times.
@@ -119,7 +119,7 @@ impl Case {
 
     fn combined<'a>(&self, set: &'a PlannedSet) -> Result<Combined<'a>, Error> {
         let members = &mut MemoryMembers::new(self.members.clone());
-        combine(set, &self.layout, &PlanOptions::default(), members, &mut || Ok(()))
+        combine(set, &self.layout, members, &mut || Ok(()))
     }
 }
 
@@ -172,7 +172,7 @@ fn check(case: &Case, rng: &mut Rng) -> usize {
         some.extend(&all[count..next]);
         let set = case.set(&some);
         let (Ok(base), Ok(joined)) = (case.combined(&base_set), case.combined(&set)) else { return extended };
-        let Some(result) = extend(&known, &base.hierarchy, &joined.hierarchy, u64::MAX) else {
+        let Some(result) = extend(&known, &base.hierarchy, &joined.hierarchy) else {
             return extended;
         };
         let whole = case.combined(&whole_set).expect("files that were extended can be combined");
