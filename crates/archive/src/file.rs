@@ -20,7 +20,7 @@ use virtualize::{
 use crate::{
     Result,
     error::{CombineError, Problem},
-    values::{Grid, Scalar, scalar::elements, variable::is_variable},
+    values::{Grid, Scalar, elements, variable::is_variable},
 };
 
 /// A file of an archive, as a listing has it. What a listing does not say is not known before the file is opened.

@@ -17,8 +17,7 @@ use crate::{
     file::groups,
     values::{
         calendar::{Calendar, digits},
-        scalar::day,
-        time_value, value_or_time,
+        day, time_value, value_or_time,
     },
 };
 

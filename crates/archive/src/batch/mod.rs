@@ -2,8 +2,6 @@
 
 mod combine;
 mod each;
-mod icechunk;
-mod infer;
 mod listing;
 mod options;
 mod shard;
@@ -23,11 +21,6 @@ use virtualize::{
 };
 use virtualize_store::{OutputLock, Traffic, create_folder, local_path};
 
-pub use options::{
-    BatchOptions, CoordSource, FileOptions, LayoutOptions, OnChange, OnFailure, RunOptions, Target,
-};
-pub use shard::{Shard, ShardPlan};
-
 use crate::{
     Error, Event, Journal, Layout, PlanOptions, Result, Summary,
     error::{files, some},
@@ -38,6 +31,11 @@ use crate::{
 };
 use options::{of_each, of_layout, of_options};
 use write::Present;
+
+pub use options::{
+    BatchOptions, CoordSource, FileOptions, LayoutOptions, OnChange, OnFailure, RunOptions, Target,
+};
+pub use shard::{Shard, ShardPlan};
 
 /// Maximum number of files that an error or a summary names.
 const NAMED: u64 = 10;

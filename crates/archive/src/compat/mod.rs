@@ -7,7 +7,6 @@
 
 mod difference;
 pub(crate) mod roles;
-mod segments;
 pub(crate) mod signature;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -15,8 +14,8 @@ pub(crate) mod tests;
 pub use difference::Difference;
 pub(crate) use difference::differences;
 pub(crate) use difference::{Conversion, disagreement, numbers_agree};
-pub(crate) use roles::{DimRole, is_coordinate, roles, wanted};
+pub(crate) use difference::{Conversions, form_segments};
+pub(crate) use roles::{DimRole, is_coordinate, wanted};
 pub(crate) use roles::{MAX_COPIED, MAX_KEPT, is_copied, is_plain};
-pub(crate) use segments::{Conversions, form_segments};
 pub(crate) use signature::decode_alike;
 pub(crate) use signature::{ArraySignature, Signature};

@@ -25,10 +25,9 @@ use crate::{
     Layout, Member,
     file::{fingerprint, groups},
     values::{
-        Grid,
+        Grid, Packing,
         calendar::{is_time, time_units},
-        grid::transforms_agree,
-        scalar::{Packing, converted, elements, is_number, packing},
+        converted, elements, is_number, packing, transforms_agree,
     },
 };
 

@@ -1,6 +1,5 @@
 //! The chunks of a combined dataset.
 
-use super::Result;
 use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
@@ -10,6 +9,7 @@ use virtualize::zarr::{
 };
 
 use super::{
+    Result,
     metadata::Growing,
     regions::{RegionSizes, Regions, Slicing, first_chunks, read_part},
     values::{Form, Place},

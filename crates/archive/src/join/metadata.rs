@@ -1,21 +1,22 @@
 //! Accumulates arrays, groups and coordinates file by file.
 
-use super::Result;
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::Arc,
 };
 
-use virtualize::zarr::{
-    Array, ChunkGrid, ChunkManifest, Codec, DataType, Hierarchy, Node, NodePath, ZarrFormat,
-    cf::{conventions, missing::Sentinels},
-    node,
+use virtualize::{
+    OptionName, Remedy,
+    zarr::{
+        Array, ChunkGrid, ChunkManifest, Codec, DataType, Hierarchy, Node, NodePath, ZarrFormat,
+        cf::{conventions, missing::Sentinels},
+        node,
+    },
 };
-use virtualize::{OptionName, Remedy};
 
 use super::{
-    Combined,
+    Combined, Result,
     attributes::{KindArray, Kinds, MergedAttributes, SizeClass, contribution, size_class},
     chunks::{ArrayChunks, ChunkPlaces, Files, Placing},
     regions::{self, grid},
@@ -33,12 +34,7 @@ use crate::{
     error::{CombineError, Note, Problem, var},
     file::{BANDS, Head, HeadNode, ParsedNode},
     plan::{Block, PlannedSet, Selection},
-    values::index,
-    values::{
-        grid::values_agree,
-        scalar::{Given, Packing, is_number, packing},
-        variable,
-    },
+    values::{Given, Packing, index, is_number, packing, values_agree, variable},
 };
 
 /// Maximum number of documents of a node that are remembered.

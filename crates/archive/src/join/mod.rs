@@ -11,7 +11,6 @@ mod tail;
 mod tests;
 mod times;
 mod values;
-mod whole;
 
 use std::{cell::RefCell, collections::BTreeMap};
 
@@ -25,11 +24,12 @@ use crate::{
     plan::PlannedSet,
 };
 use chunks::Files;
-pub(crate) use chunks::{ChunkPlaces, JoinedChunks};
 use metadata::{Finish, Joiner};
+
+pub(crate) use attributes::note;
+pub(crate) use chunks::{ChunkPlaces, JoinedChunks};
 pub(crate) use segments::form_dataset;
 pub(crate) use tail::{Extended, extend, tail};
-pub(crate) use whole::note;
 
 type Result<T, E = Problem> = std::result::Result<T, E>;
 

@@ -1,15 +1,18 @@
 //! Reads the chunks of a combined array region by region, in order of position.
 
-use super::Result;
 use std::{collections::BTreeMap, ops::Range, vec};
 
 use bytes::Bytes;
-use virtualize::zarr::{
-    Array, Chunk, ChunkGrid, ChunkManifest, ChunkReadError, ReferencesBuilder, chunk_indices, chunk_position,
+use virtualize::{
+    OptionName, Remedy,
+    zarr::{
+        Array, Chunk, ChunkGrid, ChunkManifest, ChunkReadError, ReferencesBuilder, chunk_indices,
+        chunk_position,
+    },
 };
-use virtualize::{OptionName, Remedy};
 
 use super::{
+    Result,
     chunks::{Part, Placed, Placing},
     metadata::Growing,
 };

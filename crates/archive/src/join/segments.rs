@@ -33,10 +33,7 @@ use crate::{
     error::{CombineError, Note, Problem},
     file::{FileChunks, Head, HeadNode, Members, ParsedNode},
     plan::{Block, PlannedSet},
-    values::{
-        calendar::time_units,
-        scalar::{Packing, is_number},
-    },
+    values::{Packing, calendar::time_units, is_number},
 };
 
 /// Gives the arrays of several groups a form in which they are segments of one dataset along a dimension, and returns its

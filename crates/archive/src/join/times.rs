@@ -1,25 +1,26 @@
 //! Converts times in several units to one unit, exactly.
 
-use super::Result;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use serde_json::Value;
-use virtualize::Remedy;
-use virtualize::zarr::{
-    DataType, FillValue, NodePath, ZarrFormat,
-    cf::missing::{Sentinels, fill_attribute},
+use virtualize::{
+    Remedy,
+    zarr::{
+        DataType, FillValue, NodePath, ZarrFormat,
+        cf::missing::{Sentinels, fill_attribute},
+    },
 };
 
-use super::{metadata::Growing, values::size_of};
+use super::{Result, metadata::Growing, values::size_of};
 use crate::{
     compat::roles::text,
     error::Problem,
     values::{
+        Dyadic,
         calendar::{TimeUnits, UNITS, Unit},
-        index,
-        scalar::{Dyadic, converted, packing, shift},
+        converted, index, packing, shift,
     },
 };
 

@@ -1,6 +1,5 @@
 //! Builds coordinate arrays from file names, catalogues and attributes.
 
-use super::Result;
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     hash::{Hash, Hasher},
@@ -10,16 +9,18 @@ use std::{
 use bytes::Bytes;
 use serde_json::{Map, Value};
 use smallvec::SmallVec;
-use virtualize::zarr::{
-    Array, ChunkGrid, ChunkManifest, Codec, DataType, Endian, FillValue, ZarrFormat,
-    cf::{
-        fill_value_attribute,
-        missing::{MISSING, Sentinels, number},
+use virtualize::{
+    OptionName, Remedy, netcdf_default_fill,
+    zarr::{
+        Array, ChunkGrid, ChunkManifest, Codec, DataType, Endian, FillValue, ZarrFormat,
+        cf::{
+            fill_value_attribute,
+            missing::{MISSING, Sentinels, number},
+        },
     },
 };
-use virtualize::{OptionName, Remedy, netcdf_default_fill};
 
-use super::metadata::Growing;
+use super::{Result, metadata::Growing};
 use crate::{
     compat::{
         roles::{Axis, Geometry},
@@ -27,8 +28,7 @@ use crate::{
     },
     error::Problem,
     values::{
-        Scalar, index,
-        scalar::{Given, converted},
+        Given, Scalar, converted, index,
         variable::{self, Table, advance, is_variable, paste},
     },
 };

@@ -6,30 +6,29 @@
 
 mod codec;
 mod files;
-mod outputs;
 mod record;
-mod rows;
 mod shard;
-mod sql;
+#[cfg(test)]
+mod tests;
 
 use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
     fmt::Display,
+    io::Read,
     path::{Path, PathBuf},
 };
 
+use JournalErrorKind as Kind;
 use rusqlite::{Connection, OpenFlags, Row, params, types::FromSql};
 use virtualize::{Code, ErrorClass, OptionName, Remedy};
 use virtualize_store::local_path;
 
-use crate::Error;
+use crate::{Error, Item};
 
 pub(crate) use files::{Accept, Found, Listing, Planned};
-pub use outputs::{FailureState, JournalState, OutputState};
-pub(crate) use record::{
-    Done, Failure, FileRecord, NodeRecord, Outcome, Record, Work, class_name, json_text,
-};
+pub use files::{FailureState, JournalState, OutputState};
+pub(crate) use record::{Done, Failure, FileRecord, Outcome, Record, Work, class_name, json_text};
 pub(crate) use shard::Sealed;
 
 type Result<T, E = JournalError> = std::result::Result<T, E>;
@@ -42,7 +41,7 @@ pub(crate) struct Journal {
     /// Number of this run, from 1.
     run: i64,
     /// Rows of the tables of documents, nodes and kinds.
-    cache: RefCell<rows::Cache>,
+    cache: RefCell<record::Cache>,
 }
 
 impl Journal {
@@ -56,8 +55,8 @@ impl Journal {
             | OpenFlags::SQLITE_OPEN_CREATE
             | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut connection = Connection::open_with_flags(path, flags).map_err(failed)?;
-        sql::lock(&connection).map_err(failed)?;
-        sql::settle(&mut connection, path)?;
+        lock(&connection).map_err(failed)?;
+        settle(&mut connection, path)?;
         let mut journal = Self::of_connection(connection, path);
         journal.execute("UPDATE facts SET value = CAST(value AS INTEGER) + 1 WHERE name = 'run'", [])?;
         journal.run = journal.get("SELECT CAST(value AS INTEGER) FROM facts WHERE name = 'run'", [])?;
@@ -71,7 +70,7 @@ impl Journal {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
         connection.busy_timeout(std::time::Duration::ZERO).map_err(failed)?;
-        sql::check(&connection, name)?;
+        check(&connection, name)?;
         Ok(Self::of_connection(connection, name))
     }
 
@@ -84,7 +83,7 @@ impl Journal {
     pub(crate) fn temporary() -> Result<Self> {
         let path = Path::new("temporary journal");
         let mut connection = Connection::open("").map_err(|error| JournalError::of(path, error))?;
-        sql::settle(&mut connection, path)?;
+        settle(&mut connection, path)?;
         Ok(Self::of_connection(connection, path))
     }
 
@@ -103,7 +102,7 @@ impl Journal {
             Ok(()) => return Ok(()),
             Err((JournalErrorKind::Version, _)) => {}
             Err((JournalErrorKind::NotAJournal | JournalErrorKind::Failed, _))
-                if sql::is_damaged_journal(path) => {}
+                if is_damaged_journal(path) => {}
             Err((_, error)) => return Err(error),
         }
         // SQLite's side files first: a new journal would take them for its own.
@@ -157,7 +156,7 @@ impl Journal {
     /// Runs statements in one transaction.
     fn transact<T>(
         &mut self,
-        run: impl FnOnce(&Connection, &mut rows::Cache, i64) -> rusqlite::Result<T>,
+        run: impl FnOnce(&Connection, &mut record::Cache, i64) -> rusqlite::Result<T>,
     ) -> Result<T> {
         let Self { connection, cache, run: number, .. } = self;
         let cache = cache.get_mut();
@@ -168,7 +167,7 @@ impl Journal {
         });
         if done.is_err() {
             // Its rows are not those of the database once a transaction was rolled back.
-            *cache = rows::Cache::default();
+            *cache = record::Cache::default();
         }
         done.map_err(|error| self.failed(error))
     }
@@ -243,8 +242,6 @@ pub(crate) enum JournalErrorKind {
     /// The disk or SQLite failed.
     Failed,
 }
-
-use JournalErrorKind as Kind;
 
 /// Returns the options that differ between a journal and this run, such as `copy-limit was 65536, is 0`.
 pub(crate) fn differing(before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Vec<String> {
@@ -336,5 +333,141 @@ fn shard_unopened(error: JournalError) -> Error {
     Error::new(class, Code::Shards, error.to_string(), Remedy::advice(advice))
 }
 
+/// SQLite application ID of a journal: "vjrn".
+const APPLICATION: i32 = 0x766A_726E;
+/// Version of the schema.
+const VERSION: i32 = 7;
+const TABLES: &str = include_str!("schema.sql");
+const STAGED: &str = include_str!("staged.sql");
+
+/// Condition: the current version of the file is in no output. That of the index of such files in `schema.sql`.
+pub(super) const OPEN: &str = "NOT (state = 1 AND (written IS NOT NULL OR coalesce(committed = run, 0)))";
+/// Condition: the file is in some output.
+pub(super) const USED: &str = "(committed IS NOT NULL OR (written IS NOT NULL AND state = 1))";
+/// Condition: this run does not list the file.
+pub(super) const UNNAMED: &str = "NOT EXISTS (SELECT 1 FROM listing WHERE known = files.id)";
+
+/// Converts an integer to SQLite's type, saturating.
+pub(super) fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+pub(super) fn unsigned(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}
+
+/// States of a file.
+pub(super) const PENDING: i64 = 0;
+pub(super) const DONE: i64 = 1;
+pub(super) const FAILED: i64 = 2;
+
+/// Columns of [`work_of`]; the state follows.
+pub(super) const ITEM: &str =
+    "files.id, files.url, files.size, files.etag, files.modified, files.properties, files.state";
+
+/// Returns the file of a row.
+pub(super) fn work_of(row: &Row<'_>) -> rusqlite::Result<Work> {
+    let properties: Option<String> = row.get(5)?;
+    let properties = properties.map(|text| serde_json::from_str(&text)).transpose();
+    let item = Item {
+        url: row.get(1)?,
+        size: row.get::<_, Option<i64>>(2)?.map(unsigned),
+        etag: row.get(3)?,
+        modified: row.get(4)?,
+        properties: properties.unwrap_or_default().unwrap_or_default(),
+    };
+    Ok(Work { id: row.get(0)?, item })
+}
+
+/// Returns a fact that is a number.
+pub(super) fn number(connection: &Connection, name: &str) -> rusqlite::Result<u64> {
+    let sql = "SELECT CAST(value AS INTEGER) FROM facts WHERE name = ?1";
+    connection.query_row(sql, [name], |row| row.get(0)).map(unsigned)
+}
+
+pub(super) fn set_number(connection: &Connection, name: &str, number: u64) -> rusqlite::Result<()> {
+    let sql = "UPDATE facts SET value = ?2 WHERE name = ?1";
+    connection.execute(sql, params![name, number.to_string()]).map(drop)
+}
+
+/// Size of SQLite's cache of pages, in KiB.
+const CACHE: i64 = 64 << 10;
+
+/// Acquires the lock, which lasts until the connection is closed.
+pub(super) fn lock(connection: &Connection) -> rusqlite::Result<()> {
+    connection.busy_timeout(std::time::Duration::ZERO)?;
+    connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
+    connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "cache_size", -CACHE)?;
+    connection.execute_batch("BEGIN EXCLUSIVE; COMMIT")
+}
+
+/// Creates the tables of a new file; rejects a file of another version, or one that is not a journal.
+pub(super) fn settle(connection: &mut Connection, path: &Path) -> Result<()> {
+    let failed = |error| JournalError::of(path, error);
+    let is_empty = "SELECT count(*) = 0 FROM sqlite_schema";
+    if connection.query_row(is_empty, [], |row| row.get(0)).map_err(failed)? {
+        create(connection).map_err(failed)?;
+    } else {
+        check(connection, path)?;
+    }
+    connection.execute_batch(STAGED).map_err(failed)
+}
+
+/// Rejects a file of another version of the schema or of the program, whose rows may differ, or one that is not a
+/// journal.
+pub(super) fn check(connection: &Connection, path: &Path) -> Result<()> {
+    let failed = |error| JournalError::of(path, error);
+    let number = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
+    let (application, version) =
+        (number("application_id").map_err(failed)?, number("user_version").map_err(failed)?);
+    if application != APPLICATION {
+        return Err(JournalError::not_a_journal(path, "another program's database"));
+    }
+    if version != VERSION {
+        return Err(JournalError::version(path, version, VERSION));
+    }
+    let sql = "SELECT value FROM facts WHERE name = 'program'";
+    let found: String = connection.query_row(sql, [], |row| row.get(0)).map_err(failed)?;
+    let expected = env!("CARGO_PKG_VERSION");
+    if found == expected {
+        return Ok(());
+    }
+    Err(JournalError::version(path, format!("{found} of the program"), expected))
+}
+
+fn create(connection: &mut Connection) -> rusqlite::Result<()> {
+    let transaction = connection.transaction()?;
+    transaction.execute_batch(TABLES)?;
+    transaction.execute(
+        "INSERT INTO facts (name, value) VALUES ('program', ?1), ('run', '0'), ('files', '0'), ('next', '0')",
+        [env!("CARGO_PKG_VERSION")],
+    )?;
+    transaction.pragma_update(None, "application_id", APPLICATION)?;
+    transaction.pragma_update(None, "user_version", VERSION)?;
+    transaction.commit()
+}
+
+/// Returns whether a file that cannot be opened is nevertheless a journal: by its header or, if the header names no
+/// program, by its name.
+pub(super) fn is_damaged_journal(path: &Path) -> bool {
+    let mut header = Vec::new();
+    let read = std::fs::File::open(path).and_then(|file| file.take(100).read_to_end(&mut header));
+    header.resize(100, 0);
+    let program =
+        header.get(68..72).and_then(|bytes| <[u8; 4]>::try_from(bytes).ok()).map(i32::from_be_bytes);
+    let is_named = path.extension().is_some_and(|extension| extension == "journal");
+    read.is_ok()
+        && header.starts_with(b"SQLite format 3\0")
+        && (program == Some(APPLICATION) || (program == Some(0) && is_named))
+}
+
 #[cfg(test)]
-mod tests;
+mod header_tests {
+    #[test]
+    fn the_index_has_the_condition_of_its_queries() {
+        let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(plain(super::TABLES).contains(&format!("WHERE {};", super::OPEN)));
+    }
+}

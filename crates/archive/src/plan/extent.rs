@@ -15,9 +15,9 @@ use crate::{
     compat::{is_coordinate, roles::text},
     error::{CombineError, Problem},
     values::{
-        Scalar,
+        Given, Key, Scalar,
         calendar::{TimeUnits, decode_scalar},
-        scalar::{Given, Key, elements},
+        elements,
     },
 };
 

@@ -1,13 +1,12 @@
 //! Arranges files in a grid.
 
-use super::Result;
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
 };
 
 use super::{
-    Block, Plan, PlanOptions, Source,
+    Block, Plan, PlanOptions, Result, Source,
     extent::{FileExtent, Units, order_by_name},
     order::{self, resolve_duplicates},
 };

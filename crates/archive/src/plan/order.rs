@@ -1,6 +1,5 @@
 //! Orders files along one dimension by their coordinates.
 
-use super::Result;
 use std::{
     cmp::Ordering,
     collections::{BTreeMap, HashMap},
@@ -10,12 +9,12 @@ use std::{
 use virtualize::{OptionName, Remedy};
 
 use super::{
-    Omitted, OnDuplicate, Plan, Source,
+    Omitted, OnDuplicate, Plan, Result, Source,
     extent::{Direction, Range, Units},
 };
 use crate::{
     error::{CombineError, Note, Problem},
-    values::{Scalar, calendar::TimeUnits, grid, index, scalar::Key},
+    values::{Key, Scalar, calendar::TimeUnits, index, snap},
 };
 
 type Placed = (Option<Vec<u32>>, Vec<Note>);
@@ -118,7 +117,7 @@ impl<'a> Line<'a> {
             return;
         }
         ends.sort_by(f64::total_cmp);
-        let canonical = grid::snap(&ends, step);
+        let canonical = snap(&ends, step);
         let moved = ends.iter().zip(canonical).filter(|(end, canonical)| *end != canonical);
         self.snapped = moved.map(|(end, canonical)| (end.to_bits(), canonical)).collect();
     }

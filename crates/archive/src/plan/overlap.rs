@@ -1,6 +1,5 @@
 //! Files whose coordinates overlap in part: each coordinate comes from the first, or the last, of the files that have it.
 
-use super::Result;
 use std::{
     cell::RefCell,
     cmp::Ordering,
@@ -10,7 +9,7 @@ use std::{
 use virtualize::Remedy;
 
 use super::{
-    Block, Coordinates, FileSet, Known, Omitted, OnDuplicate, Plan, PlanOptions, Selections, Source,
+    Block, Coordinates, FileSet, Known, Omitted, OnDuplicate, Plan, PlanOptions, Result, Selections, Source,
     extent::{FileExtent, Selection},
     grid::{Files, arrange, extent_of, number},
     order::Line,
@@ -23,7 +22,7 @@ use crate::{
         signature::{ArrayParts, ChunkLayout},
     },
     error::{CombineError, Note, Problem},
-    values::{Scalar, scalar::Key},
+    values::{Key, Scalar},
 };
 
 /// What becomes of a file that overlaps others.

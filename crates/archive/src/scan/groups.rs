@@ -1,16 +1,20 @@
-use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sha2::{Digest as _, Sha256};
 
-use crate::compat::{ArraySignature, Difference, Signature, differences};
-use crate::journal::{Failure, FileRecord, Journal, JournalError, Planned, Record, json_text};
-use crate::plan::{
-    FileExtent, Files, Known, OnDuplicate, PlanOptions, Proposal, Range, Refused, Signatures, merge, plan,
+use crate::{
+    Layout, Member, Result,
+    compat::{ArraySignature, Difference, Signature, differences},
+    journal::{Failure, FileRecord, Journal, JournalError, Planned, Record, json_text},
+    plan::{
+        FileExtent, Files, Known, OnDuplicate, PlanOptions, Proposal, Range, Refused, Signatures, merge, plan,
+    },
+    values::{Scalar, calendar::decode_scalar},
 };
-use crate::values::{calendar::decode_scalar, scalar::Scalar};
-use crate::{Layout, Member, Result};
 
 /// Maximum number of signatures that are kept to report differences.
 const KEPT: usize = 1000;

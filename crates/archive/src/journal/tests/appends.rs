@@ -8,6 +8,7 @@ use std::{
 use rusqlite::trace::{TraceEvent, TraceEventCodes};
 
 use super::*;
+use crate::journal::record::NodeRecord;
 
 fn member() -> Outcome {
     let row = FileRecord { storage: "kind".to_owned(), extent: "{}".to_owned(), ..FileRecord::default() };

@@ -193,7 +193,7 @@ fn shared(sources: &[Source]) -> Vec<Arc<Source>> {
 
 /// Checks a member against the hierarchy that it was made from.
 fn check(journal: &mut Journal, id: i64, expected: &Hierarchy, row: &FileRecord) {
-    let (item, found) = rows::member(&journal.connection, &mut journal.cache.borrow_mut(), id).unwrap();
+    let (item, found) = record::member(&journal.connection, &mut journal.cache.borrow_mut(), id).unwrap();
     assert_eq!(found, *row);
     let documents = |hierarchy: &Hierarchy| {
         virtualize::metadata(&VirtualStore::of(hierarchy.clone(), "x".to_owned())).unwrap()

@@ -98,7 +98,7 @@ impl Model {
 
 /// Compares what a journal holds with the model.
 fn is_like(journal: &Journal, model: &Model) -> bool {
-    let sql = format!("SELECT url, etag, state, NOT ({}) FROM files ORDER BY position, id", sql::OPEN);
+    let sql = format!("SELECT url, etag, state, NOT ({}) FROM files ORDER BY position, id", OPEN);
     let mut statement = journal.connection.prepare(&sql).unwrap();
     let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
     let found = statement.query_map([], row).unwrap();

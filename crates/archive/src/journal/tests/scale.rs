@@ -5,7 +5,7 @@
 use std::{sync::Arc, time::Instant};
 
 use super::*;
-use crate::journal::sql::unsigned;
+use crate::journal::{record::NodeRecord, unsigned};
 
 fn documents(history: bool, n: u64) -> Vec<(&'static str, String)> {
     let array = |name: &str, shape: &str, more: &str| {
