@@ -1,6 +1,6 @@
 //! Progress of a run or scan.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use serde::Serialize;
 use virtualize::Retries;
@@ -162,11 +162,5 @@ impl Events {
 
     pub(crate) fn tell(&self, event: Event) {
         (self.0)(event);
-    }
-}
-
-impl fmt::Debug for Events {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Events")
     }
 }

@@ -20,7 +20,7 @@ use crate::{
     error::{files, some},
     event::Events,
     file::Wanted,
-    journal::{Accept, Found, Listing},
+    journal::{Accept, Listing},
     list::{Few, Input, ListOptions, each_page, line},
     values::{Grid, calendar::is_time},
 };
@@ -140,7 +140,7 @@ impl Batch {
             files.sort_by(|(_, one), (_, other)| one.url.cmp(&other.url));
             let changed = changed(files, self.files, &self.options.store).await.map_err(unchecked)?;
             for (id, found) in changed {
-                journal.found(id, &found)?;
+                journal.found(id, found.as_ref())?;
             }
             let Some(last) = last else { break };
             after = last;
@@ -174,11 +174,11 @@ impl Batch {
             for (mut others, exist) in [(present, true), (absent, false)] {
                 others.sort_by(|(_, one), (_, other)| one.url.cmp(&other.url));
                 let changed = changed(others, self.files, &self.options.store).await.map_err(unchecked)?;
-                let changed = changed.into_iter().filter(|(_, found)| exist || !matches!(found, Found::Gone));
+                let changed = changed.into_iter().filter(|(_, found)| exist || found.is_some());
                 again.extend(changed.map(|(id, _)| id));
             }
             for (id, item, _) in files.into_iter().filter(|(id, ..)| again.contains(id)) {
-                journal.found(id, &Found::Another(item))?;
+                journal.found(id, Some(&item))?;
             }
         }
     }
@@ -258,7 +258,7 @@ pub(super) async fn changed(
     files: Vec<(i64, Item)>,
     at_once: usize,
     options: &StoreOptions,
-) -> Result<Vec<(i64, Found)>, StoreError> {
+) -> Result<Vec<(i64, Change)>, StoreError> {
     let mut changed = Vec::new();
     let mut single = Vec::new();
     for folder in files.chunk_by(|(_, one), (_, other)| folder_of(&one.url) == folder_of(&other.url)) {
@@ -289,7 +289,7 @@ fn folder_of(url: &str) -> &str {
 async fn listed<'a>(
     files: &'a [(i64, Item)],
     options: &StoreOptions,
-    changed: &mut Vec<(i64, Found)>,
+    changed: &mut Vec<(i64, Change)>,
 ) -> Result<Vec<&'a (i64, Item)>, StoreError> {
     let prefix = common_start(files);
     let mut left: HashMap<&str, &(i64, Item)> =
@@ -307,7 +307,7 @@ async fn listed<'a>(
         }
         after = page.next;
         if after.is_none() {
-            changed.extend(left.values().map(|(id, _)| (*id, Found::Gone)));
+            changed.extend(left.values().map(|(id, _)| (*id, None)));
             return Ok(Vec::new());
         }
     }
@@ -323,11 +323,14 @@ fn common_start(files: &[(i64, Item)]) -> &str {
     start.get(..folder_of(&first.url).len() + 1).filter(|folder| folder.len() > start.len()).unwrap_or(start)
 }
 
+/// A change to a file since it was read: it was replaced by another version, or is gone.
+type Change = Option<Item>;
+
 /// Returns the change between a file as it was read and as it is now.
-fn difference(known: &Item, now: Option<&Listed>) -> Option<Found> {
-    let Some(now) = now else { return Some(Found::Gone) };
-    let another = || Found::Another(Item { properties: known.properties.clone(), ..now.clone().into() });
-    (!known.listed().agrees(now)).then(another)
+fn difference(known: &Item, now: Option<&Listed>) -> Option<Change> {
+    let Some(now) = now else { return Some(None) };
+    let another = || Item { properties: known.properties.clone(), ..now.clone().into() };
+    (!known.listed().agrees(now)).then(|| Some(another()))
 }
 
 /// A coordinate variable: an array named like its only dimension.

@@ -323,17 +323,18 @@ impl Finish<'_, '_> {
         if self.joiner.set.blocks.len() < 2 {
             return;
         }
-        let sizes = self.joiner.set.sizes.iter();
-        let grown: BTreeSet<&str> = self.joiner.layout.along.iter().zip(sizes).filter_map(grown).collect();
+        // The existing dimensions along which several files follow each other.
+        let along = self.joiner.layout.along.iter().zip(&self.joiner.set.sizes);
+        let grown: BTreeSet<&str> = along
+            .filter(|(along, sizes)| matches!(along, Along::Concat(_)) && sizes.len() > 1)
+            .map(|(along, _)| along.name())
+            .collect();
         let of_group = |merged: &MergedAttributes| {
             let names = merged.dimensions();
-            let names = names.iter().map(|name| self.joiner.levels.dimension(name));
-            let any = |mut names: Box<dyn Iterator<Item = &str> + '_>| names.any(|name| grown.contains(name));
-            if merged.dimensions().is_empty() {
-                any(Box::new(MOVED.into_iter()))
-            } else {
-                any(Box::new(names))
+            if names.is_empty() {
+                return MOVED.into_iter().any(|name| grown.contains(name));
             }
+            names.iter().any(|name| grown.contains(self.joiner.levels.dimension(name)))
         };
         let moved: BTreeMap<NodePath, bool> =
             self.groups.iter().map(|(path, merged)| (path.clone(), of_group(merged))).collect();
@@ -444,14 +445,6 @@ impl Finish<'_, '_> {
             return;
         }
         Convention::Multiscales.withdraw(attributes);
-    }
-}
-
-/// Returns the name of an existing dimension along which several files follow each other.
-fn grown<'a>((along, sizes): (&'a Along, &Vec<u64>)) -> Option<&'a str> {
-    match along {
-        Along::Concat(name) if sizes.len() > 1 => Some(name),
-        _ => None,
     }
 }
 

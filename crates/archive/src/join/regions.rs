@@ -349,7 +349,7 @@ fn shifted(
 }
 
 /// Returns the selected values, row-major.
-fn slice(array: &Array, values: &Bytes, axis: usize, selection: Selection) -> Option<Bytes> {
+pub(super) fn slice(array: &Array, values: &Bytes, axis: usize, selection: Selection) -> Option<Bytes> {
     if !is_variable(&array.data_type) {
         return elements(array, values, axis, selection, array.data_type.size()?);
     }

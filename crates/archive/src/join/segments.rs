@@ -3,7 +3,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    ops::Range,
     sync::Arc,
 };
 
@@ -22,7 +21,9 @@ use super::{
     Combined,
     attributes::{MergedAttributes, repeats_group},
     chunks::ArrayChunks,
-    combine, values,
+    combine,
+    regions::slice,
+    values,
 };
 use crate::{
     Along, Error, Item, Layout,
@@ -32,7 +33,7 @@ use crate::{
     },
     error::{CombineError, Note, Problem},
     file::{FileChunks, Head, HeadNode, Members, ParsedNode},
-    plan::{Block, PlannedSet},
+    plan::{Block, PlannedSet, Selection},
     values::{Packing, calendar::time_units, is_number},
 };
 
@@ -212,32 +213,25 @@ fn add_variables(
     attribute: &str,
     neutral: f64,
 ) -> Result<(), Problem> {
-    let name = format!("{}_{attribute}", node::name(path));
-    let variable_path = node::join(node::parent(path), &name);
     for (_, Combined { hierarchy, chunks, .. }) in groups.iter_mut() {
         let format = hierarchy.format;
         let Some(array) = hierarchy.array_mut(path) else { continue };
-        let key = format!("{attribute}_variable");
-        if array.attributes.contains_key(&key) {
+        if array.attributes.contains_key(&format!("{attribute}_variable")) {
             continue;
         }
         let packing = Packing::of(&array.attributes)
             .ok_or_else(|| Problem::new(format!("{attribute} is not a finite number")))?;
         let length = axis_of(array, dimension).and_then(|axis| array.shape.get(axis).copied());
         let length = length.and_then(|length| usize::try_from(length).ok()).ok_or(Problem::TOO_LARGE)?;
-        array.attributes.remove(attribute);
-        array.attributes.insert(key, name.as_str().into());
-        let numbers = vec![packing.number(attribute).unwrap_or(neutral); length];
-        let description = format!("{attribute} of {}", node::name(path));
-        let variable = values::floats(dimension, numbers, &description, format).ok_or(Problem::TOO_LARGE)?;
+        let along = (dimension, vec![packing.number(attribute).unwrap_or(neutral); length]);
+        let (name, variable) = values::packing_variable(array, path, attribute, along, format)?;
         let Some(group) = hierarchy.root.make_group(node::parent(path)) else { continue };
         if group.children.contains_key(&name) {
-            return Err(Problem::new(format!(
-                "the files have an array of the name that its packing needs, {name}"
-            )));
+            return Err(values::name_is_taken(&name));
         }
+        let variable_path = node::join(node::parent(path), &name);
         chunks.insert(&variable_path, ArrayChunks::Inline(variable.chunks.inline.clone()));
-        group.children.insert(name.clone(), Node::Array(Box::new(variable)));
+        group.children.insert(name, Node::Array(Box::new(variable)));
     }
     Ok(())
 }
@@ -331,15 +325,17 @@ fn unify_coordinates(
         let Some(whole) = joined.hierarchy.array(&path) else { continue };
         let all = elements(whole);
         let Some(axis) = axis_of(whole, dimension) else { continue };
-        let mut start = 0;
+        let mut start = 0_u64;
         for (_, Combined { hierarchy, chunks, .. }) in groups.iter_mut() {
             let Some(array) = hierarchy.array_mut(&path) else { continue };
             let shape = array.shape.clone();
             let length = shape.get(axis).copied().unwrap_or(0);
-            let own = slices(whole, &all, axis, start..start.saturating_add(length));
-            start = start.saturating_add(length);
+            let end = start.saturating_add(length);
+            let selection = Selection { start, end, of: whole.shape.get(axis).copied().unwrap_or(0) };
+            let own = slice(whole, &all, axis, selection);
+            start = end;
             *array = Array { shape, ..whole.clone() };
-            own.and_then(|own| values::set_inline_values(array, own))
+            own.and_then(|own| values::set_inline_values(array, own.to_vec()))
                 .ok_or_else(|| CombineError::of(&path, Problem::TOO_LARGE))?;
             chunks.insert(&path, ArrayChunks::Inline(array.chunks.inline.clone()));
         }
@@ -356,21 +352,6 @@ fn elements(array: &Array) -> Bytes {
     let mut all: Vec<u8> = array.chunks.inline.values().flatten().copied().collect();
     all.truncate(usize::try_from(count).unwrap_or(usize::MAX));
     all.into()
-}
-
-/// Returns a range of elements along an axis of an array, of which `all` are the elements in row-major order.
-fn slices(array: &Array, all: &[u8], axis: usize, range: Range<u64>) -> Option<Vec<u8>> {
-    let (length, inner) = array.shape.get(axis..)?.split_first()?;
-    let slice = usize::try_from(inner.iter().product::<u64>().checked_mul(array.data_type.size()?)?).ok()?;
-    let at = |index: u64| usize::try_from(index).ok()?.checked_mul(slice);
-    let (whole, start, end) = (at(*length)?, at(range.start)?, at(range.end)?);
-    if whole == 0 {
-        return Some(Vec::new());
-    }
-    all.chunks_exact(whole)
-        .map(|rows| rows.get(start..end))
-        .collect::<Option<Vec<_>>>()
-        .map(|rows| rows.concat())
 }
 
 /// Groups as files, with some of their arrays.

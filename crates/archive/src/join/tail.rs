@@ -4,42 +4,31 @@
 //! first and the last file once alone and once with the new files shows what the new files add. The result is that of
 //! joining all files, or `None` if it may differ.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::{Bytes, BytesMut};
 use serde_json::{Map, Value};
 use virtualize::zarr::{
-    Array, Chunk, ChunkGrid, ChunkReadError, ChunkReader, Chunks, Group, Hierarchy, Node, NodePath,
+    Array, Chunk, ChunkGrid, ChunkManifest, ChunkReadError, ChunkReader, Chunks, Hierarchy, NodePath,
     cf::attributes::decides_values,
 };
 
 use super::values::{padded_chunks, rows_per_chunk};
-use crate::compat::MAX_KEPT;
+use crate::{compat::MAX_KEPT, file::groups};
 
 /// Maximum number of chunks along the dimension; more may have to be stored in another way.
 const MAX_ROWS: u64 = 20_000_000;
 
 /// Removes all chunks from a dataset, except for the last of each array whose values were copied.
 pub(crate) fn tail(hierarchy: &Hierarchy) -> Hierarchy {
-    let mut tail = Hierarchy::new(hierarchy.format);
-    tail.root = tail_of_group(&hierarchy.root);
+    let mut tail = Hierarchy { sources: Vec::new(), ..hierarchy.clone() };
+    for (path, array) in hierarchy.arrays() {
+        let last = array.chunks.inline.last_key_value().map(|(position, chunk)| (*position, chunk.clone()));
+        if let Some(own) = tail.array_mut(&path) {
+            own.chunks = ChunkManifest { inline: last.into_iter().collect(), ..ChunkManifest::default() };
+        }
+    }
     tail
-}
-
-fn tail_of_group(group: &Group) -> Group {
-    let children = group.children.iter().map(|(name, node)| {
-        let node = match node {
-            Node::Group(group) => Node::Group(tail_of_group(group)),
-            Node::Array(array) => {
-                let mut tail = Array { chunks: Default::default(), ..array.as_ref().clone() };
-                let last = array.chunks.inline.last_key_value();
-                tail.chunks.inline.extend(last.map(|(position, chunk)| (*position, chunk.clone())));
-                Node::Array(Box::new(tail))
-            }
-        };
-        (name.clone(), node)
-    });
-    Group { attributes: group.attributes.clone(), children: children.collect() }
 }
 
 /// A dataset that was extended.
@@ -60,44 +49,31 @@ enum Grown {
 
 /// Extends a dataset. `known` joins some of its files, `joined` the same files and all new ones.
 pub(crate) fn extend(tail: &Hierarchy, known: &Hierarchy, joined: &Hierarchy) -> Option<Extended> {
-    let mut extended = Extended { hierarchy: Hierarchy::new(tail.format), grown: BTreeMap::new() };
-    if [known, joined].iter().any(|other| other.format != tail.format) {
+    let paths = |hierarchy: &Hierarchy| -> BTreeSet<(NodePath, bool)> {
+        let arrays = hierarchy.arrays().into_iter().map(|(path, _)| (path, true));
+        arrays.chain(groups(hierarchy).into_iter().map(|(path, _)| (path, false))).collect()
+    };
+    if [known, joined].iter().any(|other| other.format != tail.format) || paths(tail) != paths(joined) {
         return None;
     }
-    extended.hierarchy.root = merge_groups(&tail.root, &joined.root)?;
+    let mut extended = Extended { hierarchy: tail.clone(), grown: BTreeMap::new() };
+    for (path, other) in groups(joined) {
+        let own = extended.hierarchy.root.group_mut(&path)?;
+        own.attributes = merge_attributes(&own.attributes, &other.attributes)?;
+    }
     for (path, array) in tail.arrays() {
         let [known, joined] = [known.array(&path)?, joined.array(&path)?];
+        let is_meaning = |(name, _): &(&String, &Value)| decides_values(name);
+        if !array.attributes.iter().filter(is_meaning).eq(joined.attributes.iter().filter(is_meaning)) {
+            return None;
+        }
         let into = extended.hierarchy.array_mut(&path)?;
+        into.attributes = merge_attributes(&array.attributes, &joined.attributes)?;
+        into.chunks = ChunkManifest::default();
         let grown = extend_array([array, known, joined], into)?;
         extended.grown.extend(grown.map(|grown| (path, grown)));
     }
     Some(extended)
-}
-
-/// Merges the attributes of groups and arrays, which must be the same in both; other metadata is that of the tail.
-fn merge_groups(tail: &Group, joined: &Group) -> Option<Group> {
-    if !tail.children.keys().eq(joined.children.keys()) {
-        return None;
-    }
-    let attributes = merge_attributes(&tail.attributes, &joined.attributes)?;
-    let children = tail.children.iter().zip(joined.children.values()).map(|((name, own), other)| {
-        let node = match (own, other) {
-            (Node::Group(own), Node::Group(other)) => Node::Group(merge_groups(own, other)?),
-            (Node::Array(own), Node::Array(other)) => {
-                let is_meaning = |(name, _): &(&String, &Value)| decides_values(name);
-                let same = own.attributes.iter().filter(is_meaning);
-                if !same.eq(other.attributes.iter().filter(is_meaning)) {
-                    return None;
-                }
-                let attributes = merge_attributes(&own.attributes, &other.attributes)?;
-                let chunks = Default::default();
-                Node::Array(Box::new(Array { attributes, chunks, ..own.as_ref().clone() }))
-            }
-            _ => return None,
-        };
-        Some((name.clone(), node))
-    });
-    Some(Group { attributes, children: children.collect::<Option<_>>()? })
 }
 
 /// Keeps the attributes of which no file has another value. Both sides keep only values of the first file.

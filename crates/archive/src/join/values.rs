@@ -17,6 +17,7 @@ use virtualize::{
             fill_value_attribute,
             missing::{MISSING, Sentinels, number},
         },
+        node,
     },
 };
 
@@ -51,17 +52,34 @@ pub(super) fn array(name: &str, mut given: Vec<Given>, format: ZarrFormat) -> Op
 }
 
 /// Returns a variable of float64 along a dimension.
-pub(super) fn floats(
-    dimension: &str,
-    numbers: Vec<f64>,
-    description: &str,
-    format: ZarrFormat,
-) -> Option<Array> {
+fn floats(dimension: &str, numbers: Vec<f64>, description: &str, format: ZarrFormat) -> Option<Array> {
     let attributes = [("long_name".to_owned(), description.into())].into_iter().collect();
     let mut array = of_axis(dimension, numbers.len(), DataType::Float64, attributes);
     array.fill_value = (format == ZarrFormat::V3).then(|| FillValue::zero(&array.data_type));
     set_inline_values(&mut array, numbers.into_iter().flat_map(f64::to_le_bytes).collect())?;
     Some(array)
+}
+
+/// Moves an attribute of packing from an array to a variable along a dimension, `numbers`. Returns the name of the variable, and
+/// the variable.
+pub(super) fn packing_variable(
+    array: &mut Array,
+    path: &str,
+    attribute: &str,
+    (dimension, numbers): (&str, Vec<f64>),
+    format: ZarrFormat,
+) -> Result<(String, Array)> {
+    let description = format!("{attribute} of {}", node::name(path));
+    let name = format!("{}_{attribute}", node::name(path));
+    array.attributes.remove(attribute);
+    array.attributes.insert(format!("{attribute}_variable"), name.as_str().into());
+    let variable = floats(dimension, numbers, &description, format).ok_or(Problem::TOO_LARGE)?;
+    Ok((name, variable))
+}
+
+/// Returns the error of files whose packing needs a name that an array has.
+pub(super) fn name_is_taken(name: &str) -> Problem {
+    Problem::new(format!("the files have an array of the name that its packing needs, {name}"))
 }
 
 /// Returns an array of one axis without values and codecs.

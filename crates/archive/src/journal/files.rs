@@ -59,15 +59,6 @@ impl Listing {
     }
 }
 
-/// A change to a file since it was read.
-#[derive(Clone, PartialEq, Debug)]
-pub(crate) enum Found {
-    /// It no longer exists.
-    Gone,
-    /// It was replaced by this version.
-    Another(Item),
-}
-
 /// Number of files of this run's listing by state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Counts {
@@ -157,15 +148,13 @@ impl Journal {
         })
     }
 
-    /// Records that a file is gone or was replaced.
-    pub(crate) fn found(&self, id: i64, found: &Found) -> Result<()> {
-        let (gone, now) = match found {
-            Found::Gone => (true, Item::default()),
-            Found::Another(item) => (false, item.clone()),
-        };
+    /// Records that a file was replaced by another version, or is gone.
+    pub(crate) fn found(&self, id: i64, now: Option<&Item>) -> Result<()> {
         let sql =
             "INSERT OR REPLACE INTO looked (known, gone, size, etag, modified) VALUES (?1, ?2, ?3, ?4, ?5)";
-        self.execute(sql, params![id, gone, now.size.map(signed), now.etag, now.modified]).map(drop)
+        let gone = now.is_none();
+        let Item { size, etag, modified, .. } = now.cloned().unwrap_or_default();
+        self.execute(sql, params![id, gone, size.map(signed), etag, modified]).map(drop)
     }
 
     /// Returns files that are in some output but no longer listed; for a run that appends, files that no longer exist

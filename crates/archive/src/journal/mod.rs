@@ -26,7 +26,7 @@ use virtualize_store::local_path;
 
 use crate::{Error, Item};
 
-pub(crate) use files::{Accept, Found, Listing, Planned};
+pub(crate) use files::{Accept, Listing, Planned};
 pub use files::{FailureState, JournalState, OutputState};
 pub(crate) use record::{Done, Failure, FileRecord, Outcome, Record, Work, class_name, json_text};
 pub(crate) use shard::Sealed;

@@ -16,7 +16,7 @@ use crate::{
     error::{CombineError, Problem},
     values::{
         Given, Key, Scalar,
-        calendar::{TimeUnits, decode_scalar},
+        calendar::{TimeUnits, decode},
         elements,
     },
 };
@@ -158,7 +158,7 @@ impl Range {
 
     /// Returns a coordinate as a date, if its units are those of times.
     pub(super) fn date(&self, value: &Scalar) -> Option<String> {
-        Some(decode_scalar(value, self.units()?, self.calendar())?.1)
+        Some(decode(value, self.units()?, self.calendar())?.1)
     }
 }
 

@@ -1,20 +1,16 @@
 //! Orders files along one dimension by their coordinates.
 
-use std::{
-    cmp::Ordering,
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+use std::{cmp::Ordering, collections::BTreeMap};
 
 use virtualize::{OptionName, Remedy};
 
 use super::{
     Omitted, OnDuplicate, Plan, Result, Source,
-    extent::{Direction, Range, Units},
+    extent::{Direction, Range},
 };
 use crate::{
     error::{CombineError, Note, Problem},
-    values::{Key, Scalar, calendar::TimeUnits, index, snap},
+    values::{Key, Scalar, index, snap},
 };
 
 type Placed = (Option<Vec<u32>>, Vec<Note>);
@@ -134,11 +130,11 @@ impl<'a> Line<'a> {
 
     /// Checks that all coordinates can be compared with those of the first file.
     fn check(&mut self, count: u32, first: u32) -> Result<()> {
-        let mut units = HashMap::new();
         let mut kind: Option<Key> = None;
         for file in 0..count {
             let Some(range) = self.range(file) else { continue };
-            let Some((left, right)) = keys(range, self.comparison, &mut units) else {
+            let ends = self.keys(file, &[range.first.clone(), range.last.clone()]);
+            let Some([left, right]) = ends.and_then(|ends| <[Key; 2]>::try_from(ends).ok()) else {
                 let problem = if self.comparison == Comparison::Times {
                     let units = range.units().unwrap_or_default();
                     Problem::new(format!("{} has units \"{units}\", which cannot be compared", self.name))
@@ -222,7 +218,17 @@ impl<'a> Line<'a> {
         let ranges = || (0..).map_while(|file| self.range(file));
         let mut units = ranges().map(|range| &range.units);
         let first = units.next();
-        Comparison::of(ranges, units.all(|other| Some(other) == first))
+        let ends = || ranges().flat_map(|range| [&range.first, &range.last]);
+        let is_float = |end: &Scalar| matches!(end, Scalar::Float(_));
+        if !units.all(|other| Some(other) == first) {
+            Comparison::Times
+        } else if !ends().any(|end| is_float(end)) || ends().all(|end| is_float(end)) {
+            Comparison::Plain
+        } else if ends().all(|end| end.whole_key().is_some()) {
+            Comparison::Whole
+        } else {
+            Comparison::Floats
+        }
     }
 
     /// Returns the keys of coordinates of a file; `None` if some have none.
@@ -376,36 +382,6 @@ pub(super) enum Comparison {
     Whole,
     /// As times.
     Times,
-}
-
-impl Comparison {
-    fn of<'a, R: Iterator<Item = &'a Range>>(ranges: impl Fn() -> R, one_unit: bool) -> Self {
-        let ends = || ranges().flat_map(|range| [&range.first, &range.last]);
-        let any_float = ends().any(|end| matches!(end, Scalar::Float(_)));
-        if !one_unit {
-            return Self::Times;
-        }
-        if !any_float || ends().all(|end| matches!(end, Scalar::Float(_))) {
-            return Self::Plain;
-        }
-        if ends().all(|end| end.whole_key().is_some()) { Self::Whole } else { Self::Floats }
-    }
-}
-
-/// Time units that were parsed, by their text.
-type ParsedUnits = HashMap<Arc<Units>, Option<TimeUnits>>;
-
-/// Returns the keys of the first and the last coordinate of a file.
-fn keys(range: &Range, comparison: Comparison, parsed: &mut ParsedUnits) -> Option<(Key, Key)> {
-    if comparison != Comparison::Times {
-        return Some((plain_key(&range.first, comparison)?, plain_key(&range.last, comparison)?));
-    }
-    let units = range.units.as_ref()?;
-    if !parsed.contains_key(units) {
-        parsed.insert(Arc::clone(units), units.of_times());
-    }
-    let units = parsed.get(units)?.as_ref()?;
-    Some((range.first.time_key(units)?, range.last.time_key(units)?))
 }
 
 /// Returns the key by which a coordinate is compared, unless it is compared as a time.

@@ -127,10 +127,6 @@ impl Refused<'_> {
         all
     }
 
-    fn plan(&self, layout: &Layout, options: &PlanOptions) -> Result<Plan, CombineError> {
-        plan(self.files.clone(), &self.known.with(self.known.signatures.clone()), layout, options)
-    }
-
     /// Returns options that join all files, with `lossy` also those that omit data. If there are none, returns those that bring
     /// files together, and the layout with them.
     fn joined(&self, error: &CombineError, lossy: bool) -> Result<Proposal, Box<(Proposal, Layout)>> {
@@ -311,7 +307,8 @@ impl Refused<'_> {
         if self.options.on_duplicate != OnDuplicate::Error {
             return None;
         }
-        let planned = self.plan(self.layout, &options).ok()?;
+        let known = self.known.with(self.known.signatures.clone());
+        let planned = plan(self.files.clone(), &known, self.layout, &options).ok()?;
         let [set] = planned.sets.as_slice() else { return None };
         let ([along], [sizes]) = (self.layout.along.as_slice(), set.sizes.as_slice()) else { return None };
         let kept: u64 = sizes.iter().sum();

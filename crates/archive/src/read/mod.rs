@@ -199,7 +199,6 @@ pub(crate) async fn read_journal(
     // recorded.
     journal.set_durable(false)?;
     let pending = journal.pending()?.into();
-    let (ready, ended, tasks, stores) = (VecDeque::new(), Vec::new(), JoinSet::new(), Breakers::default());
     let mut run = Run {
         journal,
         reader,
@@ -208,10 +207,10 @@ pub(crate) async fn read_journal(
         until_one,
         is_enough: false,
         pending,
-        ready,
-        ended,
-        tasks,
-        stores,
+        ready: VecDeque::new(),
+        ended: Vec::new(),
+        tasks: JoinSet::new(),
+        stores: Breakers::default(),
     };
     let result = run.all().await;
     run.journal.set_durable(true)?;
@@ -292,10 +291,16 @@ impl Run<'_> {
         let (reader, options, events) = (Arc::clone(&self.reader), self.options.clone(), self.events.clone());
         self.tasks.spawn(async move {
             let breaker = breaker.as_deref();
+            let opened = async {
+                match breaker {
+                    Some(breaker) => breaker.open.cancelled().await,
+                    None => std::future::pending().await,
+                }
+            };
             let outcome = tokio::select! {
                 biased;
                 outcome = attempt(&work.item, reader.as_ref(), breaker, &options, &events) => outcome,
-                () = opened(breaker) => None,
+                () = opened => None,
             };
             (work, outcome)
         });
@@ -349,14 +354,6 @@ impl Run<'_> {
         if let Some(store) = self.stores.of(&work.item) {
             store.left += 1;
         }
-    }
-}
-
-/// Waits until the breaker opens; forever if there is none.
-async fn opened(breaker: Option<&Breaker>) {
-    match breaker {
-        Some(breaker) => breaker.opened().await,
-        None => std::future::pending().await,
     }
 }
 
@@ -509,11 +506,6 @@ impl Breaker {
     /// Returns whether the breaker is open, so that the store gets no further requests.
     pub(crate) fn is_open(&self) -> bool {
         self.open.is_cancelled()
-    }
-
-    /// Waits until the breaker opens.
-    pub(crate) async fn opened(&self) {
-        self.open.cancelled().await;
     }
 
     /// Returns the latest failure.

@@ -13,7 +13,7 @@ use crate::{
     plan::{
         FileExtent, Files, Known, OnDuplicate, PlanOptions, Proposal, Range, Refused, Signatures, merge, plan,
     },
-    values::{Scalar, calendar::decode_scalar},
+    values::{Scalar, calendar::decode},
 };
 
 /// Maximum number of signatures that are kept to report differences.
@@ -97,7 +97,7 @@ pub struct Coordinate {
 impl Coordinate {
     fn of(range: &Range) -> Self {
         let described = |value: &Scalar| {
-            let date = range.units().and_then(|units| decode_scalar(value, units, range.calendar()));
+            let date = range.units().and_then(|units| decode(value, units, range.calendar()));
             date.map(|(time, date)| (as_float(time), date)).unwrap_or_else(|| match value {
                 Scalar::Text(text) => (f64::NAN, text.to_string()),
                 Scalar::Float(number) => (*number, number.to_string()),
@@ -273,7 +273,16 @@ impl FileSets {
                     .or_insert_with(|| self.differences(from, first.set).map(Arc::new))
                     .clone()
             });
-            runs.push(summarized(run, differences));
+            let range = |at: usize| {
+                let (first, last) = (first.coordinates.get(at)?, run.last()?.coordinates.get(at)?);
+                Some((first.as_ref()?.first.as_str(), last.as_ref()?.last.as_str()))
+            };
+            runs.push(FileRun {
+                set: first.set,
+                files: run.iter().map(|file| &*file.url).collect(),
+                coordinates: (0..first.coordinates.len()).map(range).collect(),
+                differences,
+            });
         }
         runs
     }
@@ -282,20 +291,6 @@ impl FileSets {
     fn differences(&self, one: usize, other: usize) -> Option<Vec<Difference>> {
         let signature = |set: usize| self.sets.get(set)?.signature.as_ref();
         Some(differences(signature(one)?, signature(other)?))
-    }
-}
-
-/// Summarizes a run of consecutive files.
-fn summarized<'a>(run: &[&'a File], differences: Option<Arc<Vec<Difference>>>) -> FileRun<'a> {
-    let (first, last) = (run.first(), run.last());
-    let dimensions = first.map_or(0, |file| file.coordinates.len());
-    let of = |file: Option<&&'a File>, at: usize| file.and_then(|file| file.coordinates.get(at)?.as_ref());
-    let range = |at| Some((of(first, at)?.first.as_str(), of(last, at)?.last.as_str()));
-    FileRun {
-        set: first.map_or(0, |file| file.set),
-        files: run.iter().map(|file| &*file.url).collect(),
-        coordinates: (0..dimensions).map(range).collect(),
-        differences,
     }
 }
 

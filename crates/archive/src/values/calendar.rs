@@ -267,33 +267,17 @@ pub(crate) fn time_units(units: &str, calendar: Option<&str>) -> Option<(String,
     Some((format!("{} since {since}", parsed.unit.name), name(known)))
 }
 
-/// Decodes a number in units of time: returns a number that orders dates of all calendars, and the date.
-pub(crate) fn decode(number: Number, units: &str, calendar: Option<&str>) -> Option<(i128, String)> {
+/// Decodes a coordinate in units of time: returns a number that orders dates of all calendars, and the date.
+pub(crate) fn decode(value: &Scalar, units: &str, calendar: Option<&str>) -> Option<(i128, String)> {
     let (known, parsed) = (Calendar::of(calendar)?, TimeUnits::parse(units, calendar)?);
-    let offset = match number {
-        Number::Whole(number) => number.checked_mul(parsed.unit.nanoseconds)?,
-        Number::Float(number) => milliseconds(number, parsed.unit.nanoseconds)?,
+    let offset = match value {
+        Scalar::Float(number) => milliseconds(*number, parsed.unit.nanoseconds)?,
+        whole => whole.to_i128()?.checked_mul(parsed.unit.nanoseconds)?,
     };
     let time = parsed.reference.checked_add(offset)?;
     let (year, month, day) = civil(known, time)?;
     let days = i128::from((year * 12 + month) * 31 + day);
     Some((days * DAY + time.rem_euclid(DAY), date(known, time)?))
-}
-
-/// Decodes a coordinate in units of time, as [`decode`] does.
-pub(crate) fn decode_scalar(value: &Scalar, units: &str, calendar: Option<&str>) -> Option<(i128, String)> {
-    let number = match value {
-        Scalar::Float(number) => Number::Float(*number),
-        whole => Number::Whole(whole.to_i128()?),
-    };
-    decode(number, units, calendar)
-}
-
-/// A number of a coordinate.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) enum Number {
-    Whole(i128),
-    Float(f64),
 }
 
 /// Returns nanoseconds, rounded to the millisecond: finer differences are rounding errors of the float.
@@ -360,24 +344,24 @@ mod tests {
     #[test]
     fn dates_of_all_calendars() {
         let date_of =
-            |number, units, calendar| decode(number, units, calendar).map(|(_, date)| date).unwrap();
-        let days = |number, calendar| date_of(Number::Whole(number), "days since 2000-01-01", Some(calendar));
+            |number: Scalar, units, calendar| decode(&number, units, calendar).map(|(_, date)| date).unwrap();
+        let days = |number, calendar| date_of(Scalar::Int(number), "days since 2000-01-01", Some(calendar));
         assert_eq!(days(59, "standard"), "2000-02-29");
         assert_eq!(days(59, "noleap"), "2000-03-01");
         assert_eq!(days(59, "360_day"), "2000-02-30");
         assert_eq!(days(59, "all_leap"), "2000-02-29");
         assert_eq!(days(-1, "julian"), "1999-12-31");
-        assert_eq!(date_of(Number::Whole(1), "days since 1582-10-04", None), "1582-10-15");
+        assert_eq!(date_of(Scalar::Int(1), "days since 1582-10-04", None), "1582-10-15");
         assert_eq!(
-            date_of(Number::Whole(1), "days since 1582-10-04", Some("proleptic_gregorian")),
+            date_of(Scalar::Int(1), "days since 1582-10-04", Some("proleptic_gregorian")),
             "1582-10-05"
         );
         assert_eq!(
-            date_of(Number::Whole(1_000_006), "hours since 1900-01-01 00:00:00.0", None),
+            date_of(Scalar::Int(1_000_006), "hours since 1900-01-01 00:00:00.0", None),
             "2014-01-29T22:00"
         );
-        assert_eq!(date_of(Number::Float(0.1), "days since 2000-01-01T12:00Z", None), "2000-01-01T14:24");
-        assert_eq!(date_of(Number::Float(1.5), "seconds since 1970-01-01", None), "1970-01-01T00:00:01.5");
+        assert_eq!(date_of(Scalar::Float(0.1), "days since 2000-01-01T12:00Z", None), "2000-01-01T14:24");
+        assert_eq!(date_of(Scalar::Float(1.5), "seconds since 1970-01-01", None), "1970-01-01T00:00:01.5");
     }
 
     /// As `datetime.fromisoformat` of Python 3.11 reads them; the one with colons as TIFF 6.0 defines it.

@@ -11,15 +11,10 @@ pub(crate) fn is_variable(data_type: &DataType) -> bool {
 /// Returns the size of all values in bytes; `None` if they are of variable length and not all inline.
 pub(crate) fn value_bytes(array: &Array) -> Option<u64> {
     if is_variable(&array.data_type) {
-        return stored_bytes(array);
+        let chunks = array.chunks.inline.values();
+        return array.chunks.references.is_empty().then(|| chunks.map(|chunk| chunk.len() as u64).sum());
     }
     array.shape.iter().try_fold(array.data_type.size()?, |product, n| product.checked_mul(*n))
-}
-
-/// Returns the stored size of all chunks in bytes; `None` if some are in a file.
-fn stored_bytes(array: &Array) -> Option<u64> {
-    let within = is_variable(&array.data_type) && array.chunks.references.is_empty();
-    within.then(|| array.chunks.inline.values().map(|chunk| chunk.len() as u64).sum())
 }
 
 /// Iterates over the elements; stops at one that is truncated.

@@ -62,7 +62,7 @@ fn a_tail_goes_when_an_earlier_file_changes() {
         }),
         ("gone", |journal| {
             stage(journal, &[item("d", "1")]);
-            journal.found(2, &Found::Gone).unwrap();
+            journal.found(2, None).unwrap();
             accept(journal, Accept { append: true, ..Accept::default() });
         }),
         ("again", |journal| journal.again(1).unwrap()),
@@ -138,8 +138,8 @@ fn an_appending_run_scans_no_table_of_files() {
         }
     };
     journal.connection.trace_v2(TraceEventCodes::SQLITE_TRACE_STMT, Some(record)).unwrap();
-    journal.found(1, &Found::Another(item("a", "2"))).unwrap();
-    journal.found(2, &Found::Gone).unwrap();
+    journal.found(1, Some(&item("a", "2"))).unwrap();
+    journal.found(2, None).unwrap();
     scale::append_one(&mut journal, 3);
     let executed = executed.lock().unwrap().clone();
     assert!(executed.len() > 30, "{executed:?}");

@@ -166,8 +166,8 @@ fn what_became_of_files_since_is_taken_over() {
     assert_eq!(untold.len(), 3);
     assert!(untold.iter().all(|(_, item)| item.size == Some(11) && item.modified == Some(7)), "as opened");
     let row = |at: usize| untold.get(at).unwrap().0;
-    journal.found(row(0), &Found::Gone).unwrap();
-    journal.found(row(1), &Found::Another(item("b", "2"))).unwrap();
+    journal.found(row(0), None).unwrap();
+    journal.found(row(1), Some(&item("b", "2"))).unwrap();
     assert_eq!(journal.vanished(true, 9).unwrap().first, ["a"]);
     assert_eq!(journal.replaced(9).unwrap().first, ["b"]);
     accept(&mut journal, Accept { append: true, ..Accept::default() });
