@@ -154,15 +154,15 @@ pub(crate) fn fingerprint(values: &ArrayValues) -> String {
 /// Maximum length of the values in a [`fingerprint`], in characters.
 const LONGEST_PREVIEW: usize = 100;
 
-/// Metadata of a file, without its chunks. Documents of the same text share one [`ParsedNode`].
+/// What is recorded of a file besides its chunks, with the nodes as `N`. Documents of the same text share one [`ParsedNode`].
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Head {
+pub(crate) struct Head<N = HeadNode> {
     /// The file.
     pub(crate) item: Item,
     /// Zarr format of its documents.
     pub(crate) format: ZarrFormat,
     /// Its groups and arrays, parents before children; the first is the root.
-    pub(crate) nodes: Vec<HeadNode>,
+    pub(crate) nodes: Vec<N>,
     /// Decoded values of the arrays in [`crate::Wanted::values`].
     pub(crate) values: BTreeMap<NodePath, Bytes>,
     /// [`fingerprint`] of the arrays in [`crate::Wanted::digests`].

@@ -529,7 +529,7 @@ impl<'a> Growing<'a> {
     /// # Errors
     /// A part that differs from that of another file at the same place.
     pub(super) fn add(&mut self, block: u32, compared: &mut Compared, read: Read<'_>) -> Result<()> {
-        let read = Read { values: read.values.filter(|_| self.pieces.keeps_values()), ..read };
+        let read = Read { values: read.values.filter(|_| !self.pieces.are_dropped), ..read };
         compared.update(read);
         // The part of another file at the same place.
         let there = if !self.varies() {

@@ -73,9 +73,12 @@ pub(super) fn unify(
         converted.push((name, times.converted(&facts, unit, whole.is_some())?, any_missing));
     }
     let mut dropped = BTreeSet::new();
-    for (name, values, any_missing) in converted {
+    for (name, (values, starts), any_missing) in converted {
         let Some(growing) = arrays.get_mut(name) else { continue };
-        set_values(growing, values);
+        let size = size_of(&growing.first.data_type) as u64;
+        let pieces = &mut growing.pieces;
+        pieces.set_values(values, starts, |form| form.values = form.values.map(|bytes| bytes / size * 8));
+        pieces.list.iter_mut().for_each(|piece| piece.units = 0);
         let data_type = if whole.is_some() { DataType::Int64 } else { DataType::Float64 };
         retype(growing, data_type, any_missing, format);
         for attributes in [&mut growing.attributes.kept, &mut growing.first.attributes] {
@@ -96,13 +99,6 @@ pub(super) fn unify(
         note.push_str(&format!("; {names} omitted"));
     }
     Ok(Some(note))
-}
-
-/// Replaces the values of all parts by times of 8 bytes.
-fn set_values(growing: &mut Growing<'_>, (values, starts): (Vec<u8>, Vec<u64>)) {
-    let size = size_of(&growing.first.data_type) as u64;
-    growing.pieces.set_values(values, starts, |form| form.values = form.values.map(|bytes| bytes / size * 8));
-    growing.pieces.clear_units();
 }
 
 /// The units of an array of times in all files.

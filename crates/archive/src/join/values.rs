@@ -480,7 +480,7 @@ pub(super) struct Piece {
 #[derive(Debug)]
 pub(super) struct Pieces {
     /// In the order in which they were added.
-    list: Vec<Piece>,
+    pub(super) list: Vec<Piece>,
     /// Indices into `list` by place. `None` if the order of the list is that of the places.
     by_place: Option<BTreeMap<Place, u32>>,
     forms: Interned<Form>,
@@ -491,7 +491,7 @@ pub(super) struct Pieces {
     /// Where the values of each part start; empty if no part has values.
     starts: Vec<u64>,
     /// Whether values are no longer kept.
-    are_dropped: bool,
+    pub(super) are_dropped: bool,
     /// Digests of the values, where several files may have the same part.
     digests: BTreeMap<u32, String>,
     /// Number of chunks in all files.
@@ -632,11 +632,6 @@ impl Pieces {
         self.digests.get(&n).map(String::as_str)
     }
 
-    /// Returns whether values are still kept.
-    pub(super) fn keeps_values(&self) -> bool {
-        !self.are_dropped
-    }
-
     /// Returns the index of units.
     pub(super) fn intern_units(&mut self, units: Option<&str>) -> Option<u32> {
         units.map_or(Some(0), |units| self.units.intern(units, |units| Arc::from(units)))
@@ -700,11 +695,6 @@ impl Pieces {
     pub(super) fn set_values(&mut self, values: Vec<u8>, starts: Vec<u64>, change: impl Fn(&mut Form)) {
         (self.values, self.starts) = (values, starts);
         self.change_forms(change);
-    }
-
-    /// Gives all parts the units of the first file.
-    pub(super) fn clear_units(&mut self) {
-        self.list.iter_mut().for_each(|piece| piece.units = 0);
     }
 
     fn change_forms(&mut self, change: impl Fn(&mut Form)) {

@@ -643,22 +643,13 @@ impl Cache {
     }
 }
 
-/// The record of a file, decoded; `N` is what it has of a node.
-struct Fields<N> {
-    format: ZarrFormat,
-    nodes: Vec<N>,
-    values: BTreeMap<NodePath, Bytes>,
-    digests: BTreeMap<NodePath, String>,
-    given: BTreeMap<String, Value>,
-}
-
 /// Reads a record. `node` turns path, row of the document, and number of chunks of a node into what is needed of it.
-fn fields<N>(
+fn head<N>(
     connection: &Connection,
     cache: &mut Cache,
     id: i64,
     mut node: impl FnMut(&mut Cache, ZarrFormat, (i64, i64, u64)) -> rusqlite::Result<N>,
-) -> rusqlite::Result<Fields<N>> {
+) -> rusqlite::Result<Head<N>> {
     let mut statement = connection.prepare_cached("SELECT kind, record FROM contents WHERE id = ?1")?;
     let record = statement.query_row([id], |row| {
         let dictionary = &mut cache.kind(connection, row.get(0)?)?.record;
@@ -692,7 +683,7 @@ fn fields<N>(
         [] => BTreeMap::new(),
         text => serde_json::from_slice(text).map_err(|_| broken())?,
     };
-    Ok(Fields { format, nodes, values, digests, given })
+    Ok(Head { item: item(connection, id)?, format, nodes, values, digests, given })
 }
 
 // Each statement reads one table: SQLite would prepare a join again for each file.
@@ -739,11 +730,10 @@ pub(super) fn member(
     cache: &mut Cache,
     id: i64,
 ) -> rusqlite::Result<(Item, FileRecord)> {
-    let item = item(connection, id)?;
     let mut statement =
         connection.prepare_cached("SELECT chunks FROM chunks WHERE node = ?1 AND file = ?2")?;
-    let Fields { format, nodes, values, digests, given } =
-        fields(connection, cache, id, |cache, _, (path, document, count)| {
+    let Head { item, format, nodes, values, digests, given } =
+        head(connection, cache, id, |cache, _, (path, document, count)| {
             let chunks = match count {
                 0 => Vec::new(),
                 _ => statement.query_row([path, id], |row| row.get(0))?,
@@ -773,16 +763,11 @@ impl Journal {
     /// Returns the metadata of a member.
     pub(crate) fn head(&self, row: u64) -> Result<Head> {
         let (connection, cache, id) = (&self.connection, &mut self.cache.borrow_mut(), signed(row));
-        let mut head = || -> rusqlite::Result<Head> {
-            let item = item(connection, id)?;
-            let Fields { format, nodes, values, digests, given } =
-                fields(connection, cache, id, |cache, format, (path, document, count)| {
-                    let node = parsed(connection, cache, document, format)?;
-                    Ok(HeadNode { path: cache.path(connection, path)?, node, count })
-                })?;
-            Ok(Head { item, format, nodes, values, digests, given })
-        };
-        head().map_err(|error| self.failed(error).at(row))
+        let head = head(connection, cache, id, |cache, format, (path, document, count)| {
+            let node = parsed(connection, cache, document, format)?;
+            Ok(HeadNode { path: cache.path(connection, path)?, node, count })
+        });
+        head.map_err(|error| self.failed(error).at(row))
     }
 
     /// Returns the chunks of an array of a member.

@@ -119,14 +119,8 @@ struct Frame {
     next: Option<String>,
 }
 
-/// Depth of a listing.
-#[derive(Clone, Copy)]
-enum Depth {
-    /// One level of the pattern.
-    Level(usize),
-    /// All levels below.
-    All,
-}
+/// Depth of a listing: a level of the pattern, or all levels below.
+type Depth = Option<usize>;
 
 enum Entry {
     File(Listed),
@@ -144,7 +138,7 @@ impl Walk {
 
     fn of_folder(text: &str, store: &StoreOptions) -> Result<Self> {
         let mut walk = Self::new(text, None, store);
-        walk.frames.push(Frame::new(folder_url(text)?, Depth::All, Some(String::new())));
+        walk.frames.push(Frame::new(folder_url(text)?, None, Some(String::new())));
         Ok(walk)
     }
 
@@ -153,15 +147,15 @@ impl Walk {
     async fn of_pattern(pattern: Pattern, store: &StoreOptions) -> Result<Self> {
         let start = format!("{}{}", pattern.base, pattern.start);
         let (prefix, depth) =
-            descend(&pattern.levels, pattern.base.clone(), 0).unwrap_or_else(|| (start.clone(), Depth::All));
+            descend(&pattern.levels, pattern.base.clone(), 0).unwrap_or_else(|| (start.clone(), None));
         let is_bucket = !pattern.base.starts_with("file://");
-        let by_levels = matches!(depth, Depth::Level(level) if level + 1 < pattern.levels.len());
+        let by_levels = matches!(depth, Some(level) if level + 1 < pattern.levels.len());
         let mut walk = Self::new(&pattern.text.clone(), Some(pattern), store);
         if is_bucket && by_levels {
             let page = list_page(&start, true, None, store).await?;
             let matching = page.files.iter().filter(|file| walk.matches(&file.url)).count();
             if page.next.is_none() || matching.saturating_mul(DENSE) >= page.files.len() {
-                let mut frame = Frame::new(start, Depth::All, None);
+                let mut frame = Frame::new(start, None, None);
                 walk.note(&page);
                 frame.fill(page, walk.pattern.as_ref());
                 walk.frames.push(frame);
@@ -278,8 +272,8 @@ impl Frame {
 
 /// Returns the listing of a folder that was found; `None` if the pattern excludes it.
 fn below(folder: Folder, depth: Depth, pattern: Option<&Pattern>) -> Option<(String, Depth)> {
-    let Depth::Level(level) = depth else {
-        return (!folder.is_link).then_some((folder.url, Depth::All));
+    let Some(level) = depth else {
+        return (!folder.is_link).then_some((folder.url, None));
     };
     let levels = &pattern?.levels;
     let name = folder.url.strip_suffix('/').unwrap_or(&folder.url).rsplit('/').next()?;
@@ -293,9 +287,9 @@ fn below(folder: Folder, depth: Depth, pattern: Option<&Pattern>) -> Option<(Str
 fn descend(levels: &[Level], mut folder: String, mut at: usize) -> Option<(String, Depth)> {
     loop {
         match levels.get(at)? {
-            Level::Any => return Some((folder, Depth::All)),
-            Level::Names(start, _) => return Some((folder + start, Depth::Level(at))),
-            Level::Name(name) if at + 1 == levels.len() => return Some((folder + name, Depth::Level(at))),
+            Level::Any => return Some((folder, None)),
+            Level::Names(start, _) => return Some((folder + start, Some(at))),
+            Level::Name(name) if at + 1 == levels.len() => return Some((folder + name, Some(at))),
             Level::Name(name) => folder = folder + name + "/",
         }
         at += 1;
@@ -304,7 +298,7 @@ fn descend(levels: &[Level], mut folder: String, mut at: usize) -> Option<(Strin
 
 /// Lists a page; a local folder that does not exist is empty.
 async fn page(prefix: &str, depth: Depth, after: Option<&str>, store: &StoreOptions) -> Result<Page> {
-    match list_page(prefix, matches!(depth, Depth::All), after, store).await {
+    match list_page(prefix, depth.is_none(), after, store).await {
         Err(StoreError::NotFound { .. }) if prefix.starts_with("file://") => Ok(Page::default()),
         page => Ok(page?),
     }
@@ -329,7 +323,7 @@ async fn nothing(sought: &str, prefix: &str, near: &[String], store: &StoreOptio
     let mut folder = prefix.to_owned();
     while let Some(above) = above(&folder) {
         folder = above;
-        match page(&folder, Depth::Level(0), None, store).await.map(|page| names(&page)) {
+        match page(&folder, Some(0), None, store).await.map(|page| names(&page)) {
             Ok(near) if near.is_empty() => {}
             Ok(near) => return error(format!("near it are {}", near.join(", "))),
             Err(_) => break,

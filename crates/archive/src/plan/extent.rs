@@ -25,7 +25,7 @@ type Result<T, E = Problem> = std::result::Result<T, E>;
 
 /// The extent of a file along each dimension of the layout: what decides its place among the others.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(crate) struct FileExtent(Box<[Extent]>);
+pub(crate) struct FileExtent(pub(crate) Box<[Extent]>);
 
 /// Elements of a file that are selected along a dimension.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -97,39 +97,23 @@ impl FileExtent {
     pub(crate) fn of(member: &Member, layout: &Layout) -> Result<Self, CombineError> {
         let extent =
             |along| extent(member, along).map_err(|problem| CombineError::of(&member.item.url, problem));
-        Ok(Self::new(layout.along.iter().map(extent).collect::<Result<_, _>>()?))
-    }
-
-    /// Puts extents together, in the order of the layout's dimensions.
-    pub(crate) fn new(extents: Vec<Extent>) -> Self {
-        Self(extents.into())
-    }
-
-    /// Returns the extents, in the order of the layout's dimensions.
-    pub(crate) fn extents(&self) -> &[Extent] {
-        &self.0
-    }
-
-    pub(super) fn extents_mut(&mut self) -> &mut [Extent] {
-        &mut self.0
+        layout.along.iter().map(extent).collect::<Result<_, _>>().map(Self)
     }
 
     /// Returns the range of the coordinates along a dimension, by its number.
     pub(super) fn range(&self, dimension: usize) -> Option<&Range> {
-        self.extents().get(dimension)?.range.as_ref()
+        self.0.get(dimension)?.range.as_ref()
     }
 
     /// Returns the extent with a coordinate from elsewhere along the only dimension.
     pub(super) fn placed_at(&self, value: &Value) -> Option<Self> {
-        let given = Given::of(value)?;
-        let units = Units::of(given.units, given.calendar());
-        let [extent] = self.extents() else { return None };
-        Some(Self::new(vec![Extent { size: extent.size, range: Some(of_one(given.value, units)) }]))
+        let [Extent { size, .. }] = *self.0 else { return None };
+        Some(Self(Box::new([Extent { size, range: Some(of_one(Given::of(value)?)) }])))
     }
 
     /// Returns the number of elements along a dimension, by its number.
     pub(super) fn size(&self, dimension: usize) -> u64 {
-        self.extents().get(dimension).map_or(0, |extent| extent.size)
+        self.0.get(dimension).map_or(0, |extent| extent.size)
     }
 }
 
@@ -287,8 +271,7 @@ fn given(member: &Member, name: &str) -> Result<Option<Range>> {
     let Some(value) = member.given.get(name) else { return Ok(None) };
     let given = Given::of(value)
         .ok_or_else(|| Problem::new(format!("coordinate {name} is {value}, which is not a single value")))?;
-    let units = Units::of(given.units, given.calendar());
-    Ok(Some(of_one(given.value, units)))
+    Ok(Some(of_one(given)))
 }
 
 fn range(array: &Array, values: &ArrayValues, format: virtualize::zarr::ZarrFormat) -> Option<Range> {
@@ -304,8 +287,9 @@ fn range(array: &Array, values: &ArrayValues, format: virtualize::zarr::ZarrForm
     Range::of(&scalars, digest, units)
 }
 
-/// Returns the range of a single coordinate.
-fn of_one(scalar: Scalar, units: Option<Arc<Units>>) -> Range {
+/// Returns the range of a coordinate from elsewhere.
+fn of_one(given: Given) -> Range {
+    let (units, scalar) = (Units::of(given.units, given.calendar()), given.value);
     let digest = digest([Some(&scalar)], units.as_deref());
     Range { first: scalar.clone(), last: scalar, direction: Direction::Single, digest, units }
 }

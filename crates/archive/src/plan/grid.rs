@@ -189,7 +189,7 @@ impl Files {
 
     /// Adds the next file.
     pub(crate) fn push(&mut self, kind: u32, mut extent: FileExtent) {
-        for extent in extent.extents_mut() {
+        for extent in &mut extent.0 {
             if let Some(units) = extent.range.as_mut().and_then(|range| range.units.as_mut()) {
                 // Files share equal units.
                 match self.units.get(units) {

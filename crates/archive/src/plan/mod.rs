@@ -126,7 +126,7 @@ fn sets(source: Source<'_>, layout: &Layout, plan: &mut Plan) -> Vec<FileSet> {
     let mut sets: BTreeMap<u32, FileSet> = BTreeMap::new();
     for file in source.files.numbers() {
         let Some(extent) = source.files.extent(file) else { continue };
-        let empty = layout.along.iter().zip(extent.extents()).find(|(_, extent)| extent.size == 0);
+        let empty = layout.along.iter().zip(&extent.0).find(|(_, extent)| extent.size == 0);
         if let Some((along, _)) = empty {
             let reason = format!("dimension {} has length 0", along.name());
             plan.omitted.push(Omitted { row: file.into(), url: source.url(file), reason });

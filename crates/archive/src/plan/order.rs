@@ -461,7 +461,7 @@ pub(super) fn resolve_duplicates(
     let Some((kept, others)) = split else { return Ok(None) };
     for other in others {
         let digests = |file: u32| -> Vec<u64> {
-            let extents = source.files.extent(file).map(|extent| extent.extents()).unwrap_or_default();
+            let extents = source.files.extent(file).map(|extent| &*extent.0).unwrap_or_default();
             extents.iter().filter_map(|extent| Some(extent.range.as_ref()?.digest)).collect()
         };
         if on_duplicate != OnDuplicate::Error && digests(*kept) != digests(*other) {

@@ -276,13 +276,13 @@ fn clip(
         Some(Change::Clipped(extent, selections)) => (extent, selections),
         _ => {
             let extent = source.files.extent(file)?.clone();
-            let none = vec![None; extent.extents().len()];
+            let none = vec![None; extent.0.len()];
             (extent, none.into_boxed_slice())
         }
     };
     let values = coordinates(file.into(), name)?;
     let (start, end) = (usize::try_from(selection.start).ok()?, usize::try_from(selection.end).ok()?);
-    let along = extent.extents_mut().get_mut(dimension)?;
+    let along = extent.0.get_mut(dimension)?;
     along.size = selection.end - selection.start;
     along.range = along.range.as_ref().and_then(|range| range.part(values.get(start..end)?));
     *selections.get_mut(dimension)? = Some(selection);
@@ -458,7 +458,7 @@ impl Merging<'_> {
             let stored = signature.stored.get(path)?;
             let (leading, _) = *first.get_or_insert((stored, signature.arrays.get(path)?));
             let extent = extent_of(source, block)?;
-            let lengths: Vec<u64> = extent.extents().iter().map(|extent| extent.size).collect();
+            let lengths: Vec<u64> = extent.0.iter().map(|extent| extent.size).collect();
             let part = stored.chunk_layout(&lengths, stored.codecs == leading.codecs)?;
             for ((role, n), sizes) in stored.roles.iter().zip(&at).zip(&mut sizes) {
                 if let DimRole::Axis(axis) = role {

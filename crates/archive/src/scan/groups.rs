@@ -61,7 +61,7 @@ pub(super) fn group(journal: &Journal, layout: &Layout) -> Result<(FileSets, Opt
     journal.for_each_planned(0, |Planned { id, storage, extent, .. }| {
         let (Seen { chunks, extent }, item) = (parse(journal, &extent)?, journal.item(id)?);
         let Some((set, kind)) = kinds.get(&*storage).copied() else { return Ok(()) };
-        let extents = extent.as_ref().map(FileExtent::extents).unwrap_or_default();
+        let extents = extent.as_ref().map(|extent| &*extent.0).unwrap_or_default();
         let sizes = (0..dimensions).map(|n| extents.get(n).map_or(0, |extent| extent.size));
         if let Some(set) = sets.sets.get_mut(set) {
             set.add(item.size.unwrap_or(0), chunks, sizes);

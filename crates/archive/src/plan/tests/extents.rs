@@ -76,7 +76,7 @@ fn stack() -> Layout {
 
 fn extent(member: &Member, layout: &Layout) -> Result<Extent, String> {
     match FileExtent::of(member, layout) {
-        Ok(extent) => Ok(extent.extents()[0].clone()),
+        Ok(extent) => Ok(extent.0[0].clone()),
         Err(CombineError::Subject { problem, subject, .. }) if subject == "a.nc" => Err(problem.to_string()),
         Err(error) => panic!("{error}"),
     }

@@ -30,7 +30,7 @@ fn files(kinds: &[Signature], count: usize) -> Files {
             units: None,
         };
         let kind = files.kind(&kind.storage_digest(), || kind.digest());
-        files.push(kind, FileExtent::new(vec![Extent { size: 2, range: Some(range) }]));
+        files.push(kind, FileExtent(vec![Extent { size: 2, range: Some(range) }].into()));
     }
     files
 }

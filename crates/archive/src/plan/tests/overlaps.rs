@@ -81,7 +81,7 @@ impl File {
 fn plan(files: &[File], on_duplicate: OnDuplicate) -> Result<Plan, CombineError> {
     let mut planned = Files::default();
     let kind = planned.kind("storage", || "signature".to_owned());
-    files.iter().for_each(|file| planned.push(kind, FileExtent::new(vec![file.extent()])));
+    files.iter().for_each(|file| planned.push(kind, FileExtent(vec![file.extent()].into())));
     let coordinates = |row: u64, _: &str| Some(files[usize::try_from(row).unwrap()].scalars());
     let known = Known { coordinates: &coordinates, ..Known::nothing() };
     let layout = Layout::along(vec![Along::Concat("time".to_owned())]);
@@ -254,7 +254,7 @@ fn overlaps_with_missing_coordinates_are_refused() {
     for known in [None, Some(1)] {
         let mut planned = Files::default();
         let kind = planned.kind("storage", || "signature".to_owned());
-        files.iter().for_each(|file| planned.push(kind, FileExtent::new(vec![file.extent()])));
+        files.iter().for_each(|file| planned.push(kind, FileExtent(vec![file.extent()].into())));
         let coordinates = |row: u64, _: &str| {
             let mut all = files[usize::try_from(row).unwrap()].scalars();
             all.truncate(known?);

@@ -49,7 +49,7 @@ pub(super) fn plan(briefs: Vec<Brief>, layout: &Layout, options: &PlanOptions) -
     let mut files = Files::default();
     for Brief { signature, extents } in briefs {
         let kind = files.kind(signature, || signature.to_owned());
-        files.push(kind, FileExtent::new(extents));
+        files.push(kind, FileExtent(extents.into()));
     }
     let known = Known { url: &|row| format!("{row}.nc"), ..Known::nothing() };
     super::super::plan(files, &known, layout, options)

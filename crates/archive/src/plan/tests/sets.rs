@@ -97,7 +97,7 @@ fn planned(
         let mut extent = extent(next, next + i64::try_from(*size).unwrap() - 1, None);
         extent.size = *size;
         next += i64::try_from(*size).unwrap();
-        planned.push(kind, FileExtent::new(vec![extent]));
+        planned.push(kind, FileExtent(vec![extent].into()));
         signatures.insert(signature.storage_digest(), (*signature).clone());
     }
     let signatures = if are_known { signatures } else { Signatures::new() };
@@ -229,7 +229,7 @@ fn equal_signatures_are_one_set() {
     {
         let kind = files.kind(storage, || signature.to_owned());
         let row = i64::try_from(row).unwrap();
-        files.push(kind, FileExtent::new(brief(vec![extent(row, row, None)]).extents));
+        files.push(kind, FileExtent(brief(vec![extent(row, row, None)]).extents.into()));
     }
     let plan = plan(files, &Known::nothing(), &layout(), &split()).unwrap();
     let found: Vec<_> = plan.sets.iter().map(|set| (set.signature.as_str(), set.group.as_str())).collect();

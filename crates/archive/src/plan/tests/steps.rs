@@ -157,7 +157,7 @@ fn files_share_their_units() {
     let mut files = Files::default();
     let kind = files.kind("storage", || "signature".to_owned());
     for units in ["m", "km", "m", "m", "km"] {
-        files.push(kind, FileExtent::new(vec![extent(0, 1, Some(units))]));
+        files.push(kind, FileExtent(vec![extent(0, 1, Some(units))].into()));
     }
     assert_eq!(files.len(), 5);
     let of = |file| files.extent(file).unwrap().range(0).unwrap().units.clone().unwrap();

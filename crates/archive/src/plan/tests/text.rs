@@ -35,7 +35,7 @@ fn extents_survive_their_text() {
                 let one = extent(first.clone(), last.clone(), units.clone());
                 let bare = Extent { size: u64::MAX, range: None };
                 for extents in [vec![], vec![one.clone()], vec![bare, one]] {
-                    let extent = FileExtent::new(extents);
+                    let extent = FileExtent(extents.into());
                     let text = serde_json::to_string(&extent).unwrap();
                     let back: FileExtent = serde_json::from_str(&text).unwrap();
                     assert_eq!(format!("{back:?}"), format!("{extent:?}"), "{text}");
@@ -43,7 +43,7 @@ fn extents_survive_their_text() {
             }
         }
     }
-    let nan = FileExtent::new(vec![extent(Scalar::Float(f64::NAN), Scalar::Float(f64::NAN), None)]);
+    let nan = FileExtent(vec![extent(Scalar::Float(f64::NAN), Scalar::Float(f64::NAN), None)].into());
     let back: FileExtent = serde_json::from_str(&serde_json::to_string(&nan).unwrap()).unwrap();
     assert_eq!(format!("{back:?}"), format!("{nan:?}"));
 }
@@ -57,8 +57,8 @@ fn each_direction_has_a_sign() {
         (Direction::Neither, "?"),
     ] {
         let range = Range { first: Scalar::Int(1), last: Scalar::Int(1), direction, digest: 5, units: None };
-        let extent = FileExtent::new(vec![Extent { size: 1, range: Some(range) }]);
-        let text = format!("[[1,[1,1,\"{sign}\",5,null,null]]]");
+        let extent = FileExtent(vec![Extent { size: 1, range: Some(range) }].into());
+        let text = format!("[{{\"size\":1,\"range\":[1,1,\"{sign}\",5,null,null]}}]");
         assert_eq!(serde_json::to_string(&extent).unwrap(), text);
         assert_eq!(serde_json::from_str::<FileExtent>(&text).unwrap(), extent);
     }
@@ -67,12 +67,12 @@ fn each_direction_has_a_sign() {
 #[test]
 fn the_text_is_small_and_stable() {
     let units = Units::of(Some("hours since 2000-01-01"), None);
-    let one = FileExtent::new(vec![
-        extent(Scalar::Int(0), Scalar::Float(23.5), units),
-        Extent { size: 1, range: None },
-    ]);
+    let one = FileExtent(
+        vec![extent(Scalar::Int(0), Scalar::Float(23.5), units), Extent { size: 1, range: None }].into(),
+    );
     let text = serde_json::to_string(&one).unwrap();
-    assert_eq!(text, r#"[[24,[0,23.5,"+",18446744073709551615,"hours since 2000-01-01",null]],[1,null]]"#);
+    let range = r#"[0,23.5,"+",18446744073709551615,"hours since 2000-01-01",null]"#;
+    assert_eq!(text, format!(r#"[{{"size":24,"range":{range}}},{{"size":1,"range":null}}]"#));
     for damaged in ["", "[]x", "[[24]]", "[[-1,null]]", r#"[[1,[0,0,"*",0,null,null]]]"#, r#"[[1,[0]]]"#] {
         assert!(serde_json::from_str::<FileExtent>(damaged).is_err(), "{damaged}");
     }
