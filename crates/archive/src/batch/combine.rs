@@ -188,7 +188,9 @@ impl Combination {
                 let inner = if inner.is_empty() { path.clone() } else { node::join(&path, &inner) };
                 moved.insert(inner, dropped);
             }
-            chunks.graft(&path, combined.chunks);
+            chunks.extend(
+                combined.chunks.into_iter().map(|(inner, chunks)| (node::join(&path, &inner), chunks)),
+            );
             if let Some(group) = hierarchy.root.make_group(&path) {
                 let described = std::mem::take(&mut group.attributes);
                 *group = combined.hierarchy.root;

@@ -375,7 +375,7 @@ impl Finish<'_, '_> {
             if let Some(parent) = self.joiner.whole.root.group_mut(parent) {
                 parent.children.remove(name);
             }
-            self.chunks.remove_group(group);
+            self.chunks.retain(|path, _| node::parent(path) != group);
             let prefix = format!("{group}/");
             self.joiner.notes.retain(|note| note.subject != *group && !note.subject.starts_with(&prefix));
         }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use bytes::Bytes;
 use virtualize::zarr::{
     Chunk, ChunkEntry, ChunkManifest, ChunkReadError, ChunkReader, Chunks, NodePath, Source, chunk_indices,
-    chunk_position, node,
+    chunk_position,
 };
 
 use super::{
@@ -27,7 +27,7 @@ use crate::{
 
 /// Where the chunks of a combined array are.
 #[derive(Debug)]
-pub(super) enum ArrayChunks<'a> {
+pub(crate) enum ArrayChunks<'a> {
     /// Inline.
     Inline(BTreeMap<u64, Bytes>),
     /// Those of one file.
@@ -44,25 +44,7 @@ pub(super) enum ArrayChunks<'a> {
 }
 
 /// Where the chunks of a combined hierarchy are, by array.
-#[derive(Debug, Default)]
-pub(crate) struct ChunkPlaces<'a>(BTreeMap<NodePath, ArrayChunks<'a>>);
-
-impl<'a> ChunkPlaces<'a> {
-    /// Adds an array.
-    pub(super) fn insert(&mut self, path: &str, chunks: ArrayChunks<'a>) {
-        self.0.insert(path.to_owned(), chunks);
-    }
-
-    /// Removes the arrays of a group.
-    pub(super) fn remove_group(&mut self, group: &str) {
-        self.0.retain(|path, _| node::parent(path) != group);
-    }
-
-    /// Adds the arrays of a hierarchy that becomes a group.
-    pub(crate) fn graft(&mut self, group: &str, others: Self) {
-        self.0.extend(others.0.into_iter().map(|(path, chunks)| (node::join(group, &path), chunks)));
-    }
-}
+pub(crate) type ChunkPlaces<'a> = BTreeMap<NodePath, ArrayChunks<'a>>;
 
 /// Reads the chunks of a combined hierarchy from its files.
 pub(crate) struct JoinedChunks<'a, M> {
@@ -87,7 +69,7 @@ impl<'a, M> JoinedChunks<'a, M> {
 impl<M: Members> ChunkReader for JoinedChunks<'_, M> {
     fn chunks<'a>(&'a mut self, path: &str, start: u64) -> Result<Chunks<'a>, ChunkReadError> {
         let Self { members, places, sizes } = self;
-        match places.0.get(path).ok_or_else(|| absent(path))? {
+        match places.get(path).ok_or_else(|| absent(path))? {
             ArrayChunks::Inline(chunks) => {
                 let chunks = chunks.range(start..);
                 Ok(Box::new(chunks.map(|(position, bytes)| Ok((*position, Chunk::Inline(bytes.clone()))))))
@@ -109,7 +91,7 @@ impl<M: Members> ChunkReader for JoinedChunks<'_, M> {
     }
 
     fn count(&mut self, path: &str) -> Result<u64, ChunkReadError> {
-        match self.places.0.get(path).ok_or_else(|| absent(path))? {
+        match self.places.get(path).ok_or_else(|| absent(path))? {
             ArrayChunks::Inline(chunks) => Ok(chunks.len() as u64),
             ArrayChunks::OfFile { count, .. } => Ok(*count),
             ArrayChunks::Placed(placing) => match placing.count() {
@@ -140,7 +122,7 @@ fn absent(path: &str) -> ChunkReadError {
 
 /// Where the chunks of the files are in a combined array.
 #[derive(Debug)]
-pub(super) struct Placing<'a> {
+pub(crate) struct Placing<'a> {
     /// Path of the array in the files.
     pub(super) path: NodePath,
     blocks: &'a [Block],

@@ -694,7 +694,7 @@ impl<'a, 'b> Finish<'a, 'b> {
     /// Inserts an array at its path, creating the groups above it.
     fn put(&mut self, path: &str, array: Array, chunks: ArrayChunks<'a>) -> Result<(), CombineError> {
         let (parent, name) = node::split(path);
-        self.chunks.insert(path, chunks);
+        self.chunks.insert(path.to_owned(), chunks);
         let group = self.joiner.whole.root.make_group(parent).ok_or_else(|| {
             CombineError::array(
                 "the files",

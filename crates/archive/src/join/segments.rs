@@ -230,7 +230,7 @@ fn add_variables(
             return Err(values::name_is_taken(&name));
         }
         let variable_path = node::join(node::parent(path), &name);
-        chunks.insert(&variable_path, ArrayChunks::Inline(variable.chunks.inline.clone()));
+        chunks.insert(variable_path, ArrayChunks::Inline(variable.chunks.inline.clone()));
         group.children.insert(name, Node::Array(Box::new(variable)));
     }
     Ok(())
@@ -337,7 +337,7 @@ fn unify_coordinates(
             *array = Array { shape, ..whole.clone() };
             own.and_then(|own| values::set_inline_values(array, own.to_vec()))
                 .ok_or_else(|| CombineError::of(&path, Problem::TOO_LARGE))?;
-            chunks.insert(&path, ArrayChunks::Inline(array.chunks.inline.clone()));
+            chunks.insert(path.clone(), ArrayChunks::Inline(array.chunks.inline.clone()));
         }
     }
     if let Some((_, first)) = groups.first_mut() {

@@ -2,16 +2,13 @@
 //! <https://github.com/radiantearth/stac-spec>
 
 use std::{
-    cell::Cell,
     collections::{HashSet, VecDeque},
-    fmt,
     sync::Arc,
 };
 
 use bytes::Bytes;
 use futures::{StreamExt, future::try_join_all, stream};
-use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Value};
 use url::Url;
 use virtualize::{ErrorClass, OptionName, Remedy};
 use virtualize_remedy::alternatives;
@@ -102,8 +99,7 @@ impl Crawl {
             match self.pending.pop_front() {
                 None => return Ok(None),
                 Some(Step::Fetched(page, bytes)) => {
-                    let document =
-                        parse(&bytes).map_err(|error| wrong(&page.url, &format!("invalid JSON: {error}")))?;
+                    let document = parse(&bytes, MAX_VALUES).map_err(|reason| wrong(&page.url, &reason))?;
                     drop(bytes);
                     self.read(&page, &document)?;
                 }
@@ -302,6 +298,7 @@ async fn document(page: &Page, limit: u64, store: &virtualize_store::StoreOption
 /// Returns the properties of an item, with the members that distinguish its files.
 fn properties(item: &Value, key: &str, asset: &Value) -> Map<String, Value> {
     let mut properties = item.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
+    properties.retain(|name, _| !LARGE.contains(&name.as_str()));
     let others = [
         ("id", item.get("id").cloned()),
         ("collection", item.get("collection").cloned()),
@@ -395,93 +392,19 @@ pub(super) fn resolve(document: &str, href: &str) -> Result<String, String> {
     Ok(format!("{scheme}://{root}/{}", parts.join("/")))
 }
 
-/// Maximum number of values in a document.
-const MAX_VALUES: u64 = 2_000_000;
-/// Large members that no caller needs.
-const SKIPPED: [&str; 3] = ["geometry", "bbox", "proj:geometry"];
+/// Large properties that no caller needs.
+const LARGE: [&str; 3] = ["geometry", "bbox", "proj:geometry"];
+/// Maximum number of values in a document: a parsed value takes many times the bytes of its text.
+const MAX_VALUES: usize = 8_000_000;
 
-/// Parses a document from JSON, without the members that describe no files. The number of values bounds the memory: a parsed
-/// value takes many times the bytes of its text.
-fn parse(bytes: &[u8]) -> Result<Value, serde_json::Error> {
-    parse_at_most(bytes, MAX_VALUES)
-}
-
-fn parse_at_most(bytes: &[u8], most: u64) -> Result<Value, serde_json::Error> {
-    let left = Cell::new(most);
-    let mut text = serde_json::Deserializer::from_slice(bytes);
-    let value = Values(&left).deserialize(&mut text)?;
-    text.end()?;
-    Ok(value)
-}
-
-/// Parses values until the document's allowance is used up.
-#[derive(Clone, Copy)]
-struct Values<'a>(&'a Cell<u64>);
-
-impl<'de> DeserializeSeed<'de> for Values<'_> {
-    type Value = Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Value, D::Error> {
-        let left = self.0.get().checked_sub(1);
-        self.0.set(left.ok_or_else(|| D::Error::custom("too many values for a catalogue"))?);
-        from.deserialize_any(self)
+/// Parses a document of at most `most` values.
+fn parse(bytes: &[u8], most: usize) -> Result<Value, String> {
+    // Each value but the first of a document, object or array follows one of these.
+    let separators = bytes.iter().filter(|byte| matches!(byte, b',' | b':' | b'['));
+    if separators.count() > most {
+        return Err("too many values for a catalogue".to_owned());
     }
-}
-
-impl<'de> Visitor<'de> for Values<'_> {
-    type Value = Value;
-
-    fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        to.write_str("JSON")
-    }
-
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_string<E>(self, value: String) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Value, A::Error> {
-        let mut values = Vec::new();
-        while let Some(value) = from.next_element_seed(self)? {
-            values.push(value);
-        }
-        Ok(Value::Array(values))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<Value, A::Error> {
-        let mut members = Map::new();
-        while let Some(name) = from.next_key::<String>()? {
-            if SKIPPED.contains(&name.as_str()) {
-                from.next_value::<IgnoredAny>()?;
-            } else {
-                members.insert(name, from.next_value_seed(self)?);
-            }
-        }
-        Ok(Value::Object(members))
-    }
+    serde_json::from_slice(bytes).map_err(|error| format!("invalid JSON: {error}"))
 }
 
 #[cfg(test)]
@@ -532,23 +455,13 @@ mod tests {
     }
 
     #[test]
-    fn documents_are_read_without_their_geometries() {
-        let text = br#"{"type": "Feature", "a": [1, -2, 2.5, "x", null, true, {}], "geometry": {"b": [1]}, "bbox": [1]}"#;
-        let expected = json!({"type": "Feature", "a": [1, -2, 2.5, "x", null, true, {}]});
-        assert_eq!(parse(text).unwrap(), expected);
-        for wrong in ["", "{", "{} {}", "[1,]", "{\"geometry\": }", "nul"] {
-            assert!(parse(wrong.as_bytes()).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
     fn documents_of_too_many_values_are_refused() {
         let text = format!("[{}0]", "0,".repeat(100));
-        assert!(parse_at_most(text.as_bytes(), 102).is_ok());
-        let error = parse_at_most(text.as_bytes(), 101).unwrap_err().to_string();
+        assert!(parse(text.as_bytes(), 101).is_ok());
+        let error = parse(text.as_bytes(), 100).unwrap_err();
         assert!(error.contains("too many values"), "{error}");
-        let geometry = format!("{{\"geometry\": {text}}}");
-        assert!(parse_at_most(geometry.as_bytes(), 1).is_ok());
-        assert!(parse("[".repeat(1 << 20).as_bytes()).is_err());
+        for wrong in ["", "{", "{} {}", "[1,]", "nul", &"[".repeat(1 << 20)] {
+            assert!(parse(wrong.as_bytes(), MAX_VALUES).is_err());
+        }
     }
 }

@@ -81,31 +81,6 @@ impl FileReader {
         Self { options, relocation: relocation.clone(), process }
     }
 
-    async fn read_file(&self, item: &Item, fresh: bool) -> Result<Done, Failure> {
-        let mut options = self.options.for_file();
-        let declared = item.declared_bands();
-        options.declared_bands = declared.map_err(|error| Failure::of_layout(&error, options.notation))?;
-        let object = self.open(item, fresh).await?;
-        let store = virtualize::open_object(Arc::clone(&object), &options).await;
-        let mut store = store.map_err(|error| self.failure(error))?;
-        store.check_ranges(&self.relocation).map_err(|error| self.failure(error))?;
-        let mut sources = store.hierarchy.sources.iter();
-        let opened = Item {
-            size: sources.find(|source| source.url == object.url()).map(|source| source.size),
-            etag: object.etag().map(str::to_owned),
-            modified: object.modified(),
-            ..item.clone()
-        };
-        let record = (self.process)(item, &mut store, &options).await?;
-        object.verify().map_err(|error| self.failure(error))?;
-        let stats = object.stats();
-        let warnings = store.warnings().map(|warning| warning.render(self.options.notation)).collect();
-        let (requests, retries) = (stats.requests, stats.retries.all());
-        let (replaced, attempts, seconds, bytes) = (fresh, 1, 0.0, stats.bytes);
-        let related = store.related().clone();
-        Ok(Done { opened, replaced, attempts, seconds, requests, retries, bytes, warnings, related, record })
-    }
-
     /// Opens the listed version of the file or, if `fresh`, the current one.
     async fn open(&self, item: &Item, fresh: bool) -> Result<Arc<Object>, Failure> {
         let mut listed = Listed::of(&item.url);
@@ -124,7 +99,42 @@ impl FileReader {
 
 impl ReadFile for FileReader {
     fn read<'a>(&'a self, item: &'a Item, fresh: bool) -> BoxFuture<'a, Result<Done, Failure>> {
-        Box::pin(self.read_file(item, fresh))
+        Box::pin(async move {
+            let mut options = self.options.for_file();
+            let declared = item.declared_bands();
+            options.declared_bands =
+                declared.map_err(|error| Failure::of_layout(&error, options.notation))?;
+            let object = self.open(item, fresh).await?;
+            let store = virtualize::open_object(Arc::clone(&object), &options).await;
+            let mut store = store.map_err(|error| self.failure(error))?;
+            store.check_ranges(&self.relocation).map_err(|error| self.failure(error))?;
+            let mut sources = store.hierarchy.sources.iter();
+            let opened = Item {
+                size: sources.find(|source| source.url == object.url()).map(|source| source.size),
+                etag: object.etag().map(str::to_owned),
+                modified: object.modified(),
+                ..item.clone()
+            };
+            let record = (self.process)(item, &mut store, &options).await?;
+            object.verify().map_err(|error| self.failure(error))?;
+            let stats = object.stats();
+            let warnings = store.warnings().map(|warning| warning.render(self.options.notation)).collect();
+            let (requests, retries) = (stats.requests, stats.retries.all());
+            let (replaced, attempts, seconds, bytes) = (fresh, 1, 0.0, stats.bytes);
+            let related = store.related().clone();
+            Ok(Done {
+                opened,
+                replaced,
+                attempts,
+                seconds,
+                requests,
+                retries,
+                bytes,
+                warnings,
+                related,
+                record,
+            })
+        })
     }
 
     fn probe<'a>(&'a self, item: &'a Item) -> BoxFuture<'a, Result<(), Failure>> {

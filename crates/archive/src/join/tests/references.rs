@@ -91,7 +91,7 @@ fn joined(all: Vec<Array>, rectilinear: bool) -> Result<Joined, String> {
     let last = counts.iter().product();
     let placing = Placing::new("x", (&growing, &blocks), &geometry, &storage, counts).unwrap();
     let mut places = ChunkPlaces::default();
-    places.insert("x", ArrayChunks::Placed(Box::new(placing)));
+    places.insert("x".to_owned(), ArrayChunks::Placed(Box::new(placing)));
     let mut reader = JoinedChunks::new(Tables(all), places);
     let count = reader.count("x").unwrap();
     let found: Result<Vec<_>, _> = reader.chunks("x", 0).unwrap().collect();
