@@ -222,7 +222,7 @@ impl<'a> Line<'a> {
         let is_float = |end: &Scalar| matches!(end, Scalar::Float(_));
         if !units.all(|other| Some(other) == first) {
             Comparison::Times
-        } else if !ends().any(|end| is_float(end)) || ends().all(|end| is_float(end)) {
+        } else if !ends().any(is_float) || ends().all(is_float) {
             Comparison::Plain
         } else if ends().all(|end| end.whole_key().is_some()) {
             Comparison::Whole
