@@ -1,16 +1,15 @@
-//! `<Attribute name="…" type="…">` with one `<Value>` for each element.
+//! `<Attribute name="…" type="…">` with one `<Value>` for each element. DAP4 types of variables and attributes (DAP4
+//! specification, volume 1, "Types") become HDF5 datatypes.
 
-use virtualize_hdf5::model::{Attribute, ByteOrder, Dataspace, Datatype, Element as Value};
+use virtualize_hdf5::model::{
+    Attribute, ByteOrder, CharacterSet, Dataspace, Datatype, Element as Value, Float, Integer, StringPadding,
+};
 
-use crate::error::Problem;
-use crate::types::{self, Number};
 use crate::xml::{Element, Xml};
+use crate::{Error, Result};
 
 /// Attributes that Hyrax adds to renamed or linked objects.
 const ADDED: &[&str] = &["fullnamepath", "origname", "orig_datatype", "HDF5_HARDLINK", "HDF5_GLOBAL"];
-
-/// Attributes that mask values, if their type fits.
-const SENTINELS: &[&str] = &["_FillValue", "missing_value"];
 
 /// The container in which Hyrax lists the unlimited dimensions of a group.
 pub(crate) const EXTRA: &str = "DODS_EXTRA";
@@ -18,39 +17,83 @@ pub(crate) const EXTRA: &str = "DODS_EXTRA";
 /// The container in which `build_dmrpp` describes itself.
 const METADATA: &str = "build_dmrpp_metadata";
 
-/// Reads an attribute; `None` for those that describe the sidecar.
-pub(crate) fn read(xml: &mut Xml<'_>, start: &Element<'_>) -> Result<Option<Attribute>, Problem> {
+/// Type of text in attributes.
+pub(crate) const TEXT: Datatype = Datatype::VariableString {
+    size: 16,
+    padding: StringPadding::NullTerminated,
+    charset: CharacterSet::Utf8,
+};
+
+/// Returns the number type with this name.
+pub(crate) fn number(name: &str, order: ByteOrder) -> Option<Datatype> {
+    Some(Datatype::Integer(match name {
+        "Byte" | "UInt8" => Integer::new(1, false, order),
+        "Int8" => Integer::new(1, true, order),
+        "Int16" => Integer::new(2, true, order),
+        "UInt16" => Integer::new(2, false, order),
+        "Int32" => Integer::new(4, true, order),
+        "UInt32" => Integer::new(4, false, order),
+        "Int64" => Integer::new(8, true, order),
+        "UInt64" => Integer::new(8, false, order),
+        "Float32" | "Float64" => return Some(Datatype::Float(Float::ieee(name == "Float32", order))),
+        _ => return None,
+    }))
+}
+
+/// Parses an element; `None` if the text is not a number of the type.
+pub(crate) fn value(text: &str, datatype: &Datatype) -> Option<Value> {
+    match datatype {
+        Datatype::Integer(Integer { precision, signed, .. }) => {
+            let value: i128 = text.parse().ok()?;
+            let high_bits = value >> precision.saturating_sub((*signed).into());
+            (high_bits == 0 || *signed && high_bits == -1).then_some(Value::Integer(value))
+        }
+        Datatype::Float(Float { size: 4, .. }) => {
+            text.parse().ok().map(|value: f32| Value::Float(value.into()))
+        }
+        Datatype::Float(_) => text.parse().ok().map(Value::Float),
+        _ => Some(Value::Text(text.to_owned())),
+    }
+}
+
+/// Reads an attribute and adds it to `attributes`, unless it describes the sidecar.
+pub(crate) fn read(xml: &mut Xml<'_>, start: &Element<'_>, attributes: &mut Vec<Attribute>) -> Result<()> {
     let (name, kind) = (start.required("name")?, start.required("type")?);
-    match kind.as_str() {
-        "Container" if name == METADATA => return check_configuration(xml).map(|()| None),
-        _ if kind == "Container" || ADDED.contains(&name.as_str()) => {
-            let problem = format!("attribute {name}: objects were renamed, linked or added");
-            return Err(Problem::incomplete(problem));
+    let problem = |what: &str| Error::new(format!("attribute {name}: {what}"));
+    if kind == "Container" && name == METADATA {
+        return check_configuration(xml);
+    } else if kind == "Container" || ADDED.contains(&name.as_str()) {
+        return Err(problem("objects were renamed, linked or added"));
+    }
+    let datatype = match number(&kind, ByteOrder::Little) {
+        Some(number) => number,
+        // They mask values, if their type fits.
+        None if kind == "String" && matches!(name.as_str(), "_FillValue" | "missing_value") => {
+            return Err(problem("text of fixed or of variable length"));
         }
-        _ => {}
-    }
-    let number = Number::named(&kind);
-    if number.is_none() && kind != "String" {
-        return Err(Problem::incomplete(format!("attribute {name}: type {kind}")));
-    }
-    if number.is_none() && SENTINELS.contains(&name.as_str()) {
-        return Err(Problem::incomplete(format!("attribute {name}: text of fixed or of variable length")));
-    }
+        None if kind == "String" => TEXT,
+        None => return Err(problem(&format!("type {kind}"))),
+    };
     let mut elements = Vec::new();
-    while let Some(child) = xml.child()? {
-        if !child.is("Value") {
-            return Err(Problem::incomplete(format!("attribute {name}: element {}", child.name())));
+    for text in values(xml, |element| problem(&format!("element {element}")))? {
+        if datatype == TEXT {
+            check_text(&text).map_err(problem)?;
         }
-        xml.hold("attributes", size_of::<Value>())?;
-        let text = xml.text()?;
-        elements.push(value(&text, number).map_err(|what| what.within(&name))?);
+        let invalid = || {
+            let start: String = text.chars().take(40).collect();
+            problem(&format!("\"{start}\" is not a number of its type"))
+        };
+        elements.push(value(&text, &datatype).ok_or_else(invalid)?);
     }
     if elements.is_empty() {
-        return Err(Problem::incomplete(format!("attribute {name}: no value")));
+        return Err(problem("no value"));
+    }
+    if attributes.len() as u64 >= xml.limits.attributes {
+        return Err(Error::new(format!("more than {} attributes", xml.limits.attributes)));
     }
     xml.hold("attributes", size_of::<Attribute>().saturating_add(name.len()))?;
-    let datatype = number.map_or_else(types::text, |number| number.datatype(ByteOrder::Little));
-    Ok(Some(of(name, datatype, elements)))
+    attributes.push(of(name, datatype, elements));
+    Ok(())
 }
 
 /// Returns an attribute: a scalar if it has one element.
@@ -62,80 +105,56 @@ pub(crate) fn of(name: impl Into<String>, datatype: Datatype, elements: Vec<Valu
     Attribute { name: name.into(), datatype, dataspace, elements }
 }
 
+/// Reads the texts of the `<Value>` elements in the element that was opened last.
+fn values(xml: &mut Xml<'_>, unexpected: impl Fn(String) -> Error) -> Result<Vec<String>> {
+    let mut texts = Vec::new();
+    while let Some(child) = xml.child()? {
+        if !child.is("Value") {
+            return Err(unexpected(child.name()));
+        }
+        xml.hold("attributes", size_of::<Value>())?;
+        texts.push(xml.text()?);
+    }
+    Ok(texts)
+}
+
 /// Reads the names of unlimited dimensions from the container that was opened last.
-pub(crate) fn read_unlimited(xml: &mut Xml<'_>) -> Result<Vec<String>, Problem> {
+pub(crate) fn read_unlimited(xml: &mut Xml<'_>) -> Result<Vec<String>> {
     let mut names = Vec::new();
     while let Some(item) = xml.child()? {
         if !item.is("Attribute") || item.attribute("name")?.as_deref() != Some("Unlimited_Dimension") {
-            return Err(Problem::incomplete(format!("container {EXTRA} with other content")));
+            return Err(Error::new(format!("container {EXTRA} with other content")));
         }
-        while let Some(value) = xml.child()? {
-            if !value.is("Value") {
-                return Err(Problem::malformed(format!("element {}, expected Value", value.name())));
-            }
-            names.push(xml.text()?);
-        }
+        names.extend(values(xml, |element| Error::new(format!("element {element}, expected Value")))?);
     }
     Ok(names)
 }
 
 /// Reads the description of the sidecar, which must not be made with Hyrax's CF option: it renames objects and changes
 /// attributes.
-fn check_configuration(xml: &mut Xml<'_>) -> Result<(), Problem> {
+fn check_configuration(xml: &mut Xml<'_>) -> Result<()> {
     while let Some(item) = xml.child()? {
         let name = item.attribute("name")?.unwrap_or_default();
         while let Some(value) = xml.child()? {
             if !value.is("Value") {
                 xml.skip()?;
             } else if xml.text()?.to_ascii_lowercase().contains("h5.enablecf=true") {
-                return Err(Problem::incomplete(format!(
-                    "{name}: made with H5.EnableCF, which renames objects"
-                )));
+                return Err(Error::new(format!("{name}: made with H5.EnableCF, which renames objects")));
             }
         }
     }
     Ok(())
 }
 
-fn value(text: &str, number: Option<Number>) -> Result<Value, Problem> {
-    let invalid = || Problem::malformed(format!("\"{}\" is not a number of its type", short(text)));
-    match number {
-        None => check_text(text).map(|()| Value::Text(text.to_owned())),
-        Some(number @ Number::Integer(..)) => number.integer(text).map(Value::Integer).ok_or_else(invalid),
-        Some(Number::Float(4)) => {
-            text.parse::<f32>().map(|value| Value::Float(value.into())).map_err(|_| invalid())
-        }
-        Some(Number::Float(_)) => text.parse().map(Value::Float).map_err(|_| invalid()),
-    }
-}
-
 /// Refuses text that Hyrax may have changed: it writes some bytes as a backslash and three octal digits without escaping
 /// the backslash, and keeps blanks that pad fixed-length text.
-fn check_text(text: &str) -> Result<(), Problem> {
-    let is_octal = |bytes: &[u8]| bytes.iter().all(|byte| matches!(byte, b'0'..=b'7'));
-    let has_escape = text.as_bytes().windows(4).any(|part| match part {
-        [b'\\', digits @ ..] => is_octal(digits),
-        _ => false,
-    });
-    match (has_escape, text.ends_with(' ')) {
-        (true, _) => Err(Problem::incomplete("text with an octal escape, or with a backslash before digits")),
-        (_, true) => Err(Problem::incomplete("text that ends with a blank, which may be padding")),
-        _ => Ok(()),
-    }
-}
-
-/// Returns the start of a text for a message.
-fn short(text: &str) -> String {
-    text.chars().take(40).collect()
-}
-
-impl Problem {
-    /// Prefixes the name of an attribute.
-    fn within(self, name: &str) -> Self {
-        match self {
-            Self::Malformed(problem) => Self::Malformed(format!("attribute {name}: {problem}")),
-            Self::Incomplete(problem) => Self::Incomplete(format!("attribute {name}: {problem}")),
-            other => other,
-        }
+fn check_text(text: &str) -> std::result::Result<(), &'static str> {
+    let is_escape = |part: &[u8]| matches!(part, [b'\\', b'0'..=b'7', b'0'..=b'7', b'0'..=b'7']);
+    if text.as_bytes().windows(4).any(is_escape) {
+        Err("text with an octal escape, or with a backslash before digits")
+    } else if text.ends_with(' ') {
+        Err("text that ends with a blank, which may be padding")
+    } else {
+        Ok(())
     }
 }

@@ -8,24 +8,47 @@
 //! - `xml`: elements, text, lines for errors, bounds on chunks and memory
 //! - `document`: groups, dimensions, variables; objects of the model and their links
 //! - `attribute`, `variable`, `chunks`: one element each
-//! - `types`, `fill`: data types and fill values
+//! - `fill`: fill values
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 mod attribute;
 mod chunks;
 mod document;
-mod error;
 mod fill;
 #[cfg(test)]
 mod tests;
-mod types;
 mod variable;
 mod xml;
 
-use virtualize_bytes::{ByteRange, Limits, ReadRanges};
+use virtualize_bytes::{ByteRange, Limits, ReadError, ReadRanges};
 use virtualize_hdf5::model::File;
 
-pub use error::Error;
+/// Error of reading a sidecar. The message is one line.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    /// The document contradicts the format, exceeds a limit, or leaves open what the references contain.
+    #[error("line {line}: {element}: {problem}")]
+    Unusable {
+        /// Line in the document, from 1.
+        line: u64,
+        /// Name of the element, and the variable to which it belongs.
+        element: String,
+        /// What was found and what was expected, or what is unknown.
+        problem: String,
+    },
+    /// Fetching bytes failed, or the memory budget is exhausted.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}
+
+type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// Creates an error at the start of the document. [`document::parse`] sets the line and the element.
+    fn new(problem: impl Into<String>) -> Self {
+        Self::Unusable { line: 1, element: "document".to_owned(), problem: problem.into() }
+    }
+}
 
 /// The file that a sidecar describes.
 #[derive(Clone, Copy, Debug)]
@@ -46,14 +69,12 @@ pub fn is_dmrpp(head: &[u8]) -> bool {
 /// Reads a sidecar.
 ///
 /// # Errors
-/// [`Error::Malformed`] if it is not a DMR++ document; [`Error::Incomplete`] if only the data file tells what its references
-/// contain; [`Error::Limit`] if it exceeds a limit.
-pub async fn read(sidecar: &dyn ReadRanges, data: DataFile<'_>, limits: &Limits) -> Result<File, Error> {
+/// It is not a DMR++ document, exceeds a limit, or only the data file tells what its references contain; or bytes cannot be
+/// fetched.
+pub async fn read(sidecar: &dyn ReadRanges, data: DataFile<'_>, limits: &Limits) -> Result<File> {
     if sidecar.size() > limits.structure_bytes {
-        let problem = format!("{} bytes, the limit is {}", sidecar.size(), limits.structure_bytes);
-        return Err(Error::Limit { line: 1, element: "document".to_owned(), problem });
+        return Err(Error::new(format!("{} bytes, the limit is {}", sidecar.size(), limits.structure_bytes)));
     }
     let bytes = sidecar.read_ranges(&[ByteRange::new(0, sidecar.size())]).await?.pop().unwrap_or_default();
-    let text = xml::decode(&bytes)?;
-    document::parse(&text, data, limits, sidecar)
+    document::parse(&xml::decode(&bytes)?, data, limits, sidecar)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::executor::block_on;
 use virtualize_bytes::{Budget, Budgeted, Limits, MemorySource, ReadErrorKind};
-use virtualize_hdf5::model::{ChunkSizes, Dataset, File, Layout, LinkTarget, Object};
+use virtualize_hdf5::model::{ChunkSizes, Dataset, File, FillValue, Layout, LinkTarget, Object};
 
 use crate::{DataFile, Error, is_dmrpp, read};
 
@@ -144,6 +144,49 @@ fn variables_that_may_be_short_are_refused() {
     }
 }
 
+/// Floats are printed with six digits, so that several numbers have the same text.
+#[test]
+fn fill_values_that_may_be_rounded_are_refused() {
+    let fill = |kind: &str, text: &str, declared: &str| {
+        let attribute = match declared {
+            "" => String::new(),
+            value => {
+                format!(r#"<Attribute name="_FillValue" type="{kind}"><Value>{value}</Value></Attribute>"#)
+            }
+        };
+        let chunk = r#"<dmrpp:chunk offset="0" nBytes="48"/>"#;
+        let chunk = if kind == "Float32" { chunk.replace("48", "24") } else { chunk.to_owned() };
+        let file = parse(&format!(
+            r#"<{kind} name="v"><Dim name="/x"/>{attribute}<dmrpp:chunks fillValue="{text}" byteOrder="LE">{chunk}</dmrpp:chunks></{kind}>"#
+        ))?;
+        Ok::<_, Error>(dataset(&file, "v").fill.value.clone())
+    };
+    let doubles = [
+        ("1e+20", "1.0000000200408773e+20", f64::from(1e20_f32)),
+        ("0.1", "0.10000000149011612", f64::from(0.1_f32)),
+        ("-9999", "-9999.", -9999.0),
+        ("-3.40282e+38", "-3.4028234663852886e+38", -f64::from(f32::MAX)),
+        ("9.96921e+36", "", 9.969_209_968_386_869e36),
+        ("inf", "", f64::INFINITY),
+    ];
+    for (text, declared, expected) in doubles {
+        let expected = FillValue::User(Bytes::copy_from_slice(&expected.to_le_bytes()));
+        assert_eq!(fill("Float64", text, declared).unwrap(), expected, "{text}");
+    }
+    let expected = FillValue::User(Bytes::copy_from_slice(&9.969_21e36_f32.to_le_bytes()));
+    assert_eq!(fill("Float32", "9.96921e+36", "").unwrap(), expected);
+    assert_eq!(fill("Float32", "0", "").unwrap(), FillValue::Default);
+    for (kind, text, declared) in [
+        ("Float64", "0.1", ""),
+        ("Float64", "-9999", "-999"),
+        ("Float32", "1e+20", ""),
+        ("Float64", "1.23457", ""),
+    ] {
+        let message = fill(kind, text, declared).unwrap_err().to_string();
+        assert!(message.contains("may be rounded to six digits"), "{message}");
+    }
+}
+
 #[test]
 fn anonymous_dimensions_are_used_unless_their_numbers_are_unknown() {
     let variable = |name: &str, sizes: &[u64]| {
@@ -184,7 +227,7 @@ fn errors_name_line_and_element() {
 fn bounds_are_kept() {
     let limits = Limits { objects: 4, chunks: 1, ..Limits::default() };
     let refused = |content: &str| match parse_with(&format!("{HEAD}{content}</Dataset>"), &limits) {
-        Err(Error::Limit { problem, .. }) => problem,
+        Err(Error::Unusable { problem, .. }) => problem,
         other => panic!("{other:?}"),
     };
     assert!(refused("<Group name='a'/><Group name='b'/><Group name='c'/>").contains("more than 4 groups"));

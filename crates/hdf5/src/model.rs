@@ -314,6 +314,14 @@ pub struct Integer {
     pub precision: u16,
 }
 
+impl Integer {
+    /// Returns the type of an integer of `size` bytes, all of whose bits are significant.
+    #[expect(clippy::cast_possible_truncation, reason = "at most 65535 bits")]
+    pub const fn new(size: u32, signed: bool, order: ByteOrder) -> Self {
+        Self { size, order, signed, bit_offset: 0, precision: size.saturating_mul(8) as u16 }
+    }
+}
+
 /// Properties of a floating-point number. Positions count from the least significant bit of the stored element.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Float {
