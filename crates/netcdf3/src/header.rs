@@ -9,13 +9,13 @@
 //! ```
 
 use bytes::Bytes;
-use virtualize_bytes::{ByteRange, Cursor, Endian, Limits, NeedBytes};
-use virtualize_hdf5::model::{ByteOrder, Datatype, Float};
+use virtualize_bytes::{Cursor, Endian, Limits, NeedBytes};
+use virtualize_hdf5::model::{ByteOrder, Datatype, Float, Integer};
 
-use crate::layout::{RecordCount, check_order, records};
+use crate::layout::{check_order, records};
 use crate::{
-    Error,
-    model::{Attribute, CHAR, Dimension, Header, Variable, Version, integer},
+    Error, Result,
+    model::{Attribute, CHAR, Dimension, Header, Variable, Version},
 };
 
 /// Returns whether a file is NetCDF classic, given its first four bytes.
@@ -32,16 +32,16 @@ fn version(first_bytes: &[u8]) -> Option<Version> {
     }
 }
 
-/// Parses the header at the start of a file of `size` bytes.
+/// Parses the header at the start of a file of `size` bytes. [`Error::Truncated`] if it is longer than `bytes`.
 pub(crate) fn parse(bytes: &Bytes, size: u64, limits: &Limits) -> Result<Header> {
     let version = version(bytes).ok_or(Error::NotNetcdf3)?;
-    let mut reader = Reader::new(bytes, version);
+    let mut reader = Reader::new(bytes, version, size);
     reader.u32()?;
     reader.enter("numrecs");
     let stated = match (reader.count()?, version) {
-        (u64::MAX, Version::Data64) => RecordCount::Streaming,
-        (count, Version::Classic | Version::Offset64) if count == u32::MAX.into() => RecordCount::Streaming,
-        (count, _) => RecordCount::Known(count),
+        (u64::MAX, Version::Data64) => None,
+        (count, Version::Classic | Version::Offset64) if count == u32::MAX.into() => None,
+        (count, _) => Some(count),
     };
     let dimensions = list(&mut reader, "dim_list", NC_DIMENSION, limits.objects, dimension)?;
     let attributes = attributes(&mut reader, limits.attributes)?;
@@ -200,18 +200,18 @@ pub(crate) fn name(reader: &mut Reader<'_>) -> Result<String> {
 
 /// Reads a type. Like netCDF-C, accepts those of CDF-5 in every version.
 pub(crate) fn nc_type(reader: &mut Reader<'_>) -> Result<Datatype> {
+    let integer = |size, signed| Datatype::Integer(Integer::new(size, signed, ByteOrder::Big));
     Ok(match reader.u32()? {
-        1 => integer(1, true, ByteOrder::Big),
+        1 => integer(1, true),
         2 => CHAR,
-        3 => integer(2, true, ByteOrder::Big),
-        4 => integer(4, true, ByteOrder::Big),
-        5 => Datatype::Float(Float::ieee(true, ByteOrder::Big)),
-        6 => Datatype::Float(Float::ieee(false, ByteOrder::Big)),
-        7 => integer(1, false, ByteOrder::Big),
-        8 => integer(2, false, ByteOrder::Big),
-        9 => integer(4, false, ByteOrder::Big),
-        10 => integer(8, true, ByteOrder::Big),
-        11 => integer(8, false, ByteOrder::Big),
+        3 => integer(2, true),
+        4 => integer(4, true),
+        kind @ (5 | 6) => Datatype::Float(Float::ieee(kind == 5, ByteOrder::Big)),
+        7 => integer(1, false),
+        8 => integer(2, false),
+        9 => integer(4, false),
+        10 => integer(8, true),
+        11 => integer(8, false),
         other => return Err(reader.malformed(format!("nc_type {other}, expected 1 to 11"))),
     })
 }
@@ -223,23 +223,6 @@ pub(crate) fn nc_type(reader: &mut Reader<'_>) -> Result<Datatype> {
 // padding = 0, 1, 2 or 3 bytes, up to the next multiple of 4
 // ```
 
-/// Why a structure could not be parsed.
-#[derive(Clone, Debug)]
-pub(crate) enum Missing {
-    /// The bytes end before the structure does.
-    Bytes { structure: &'static str, offset: u64, range: ByteRange },
-    /// No more bytes would help.
-    Nothing(Error),
-}
-
-impl From<Error> for Missing {
-    fn from(error: Error) -> Self {
-        Self::Nothing(error)
-    }
-}
-
-pub(crate) type Result<T> = std::result::Result<T, Missing>;
-
 /// A position in the header of one file.
 pub(crate) struct Reader<'a> {
     bytes: &'a Bytes,
@@ -248,13 +231,15 @@ pub(crate) struct Reader<'a> {
     /// The structure that is being read, for errors.
     structure: &'static str,
     start: u64,
+    /// Size of the file in bytes.
+    size: u64,
 }
 
 impl<'a> Reader<'a> {
     /// Starts at the first byte of a header.
-    pub(crate) fn new(bytes: &'a Bytes, version: Version) -> Self {
+    pub(crate) fn new(bytes: &'a Bytes, version: Version, size: u64) -> Self {
         let cursor = Cursor::new(bytes, 0, Endian::Big);
-        Self { bytes, cursor, version, structure: "magic", start: 0 }
+        Self { bytes, cursor, version, structure: "magic", start: 0, size }
     }
 
     /// Names the structure that starts here.
@@ -269,8 +254,7 @@ impl<'a> Reader<'a> {
 
     /// Reads a number of 4 bytes, whatever the version.
     pub(crate) fn u32(&mut self) -> Result<u32> {
-        let number = self.cursor.u32();
-        number.map_err(|need| self.short(need))
+        self.cursor.u32().map_err(|need| self.short(need))
     }
 
     /// Reads a count, length or id.
@@ -287,15 +271,14 @@ impl<'a> Reader<'a> {
     /// It is negative.
     pub(crate) fn data_offset(&mut self) -> Result<u64> {
         let at = self.offset();
-        let (offset, is_negative) = match self.version {
-            Version::Classic => self.u32().map(|n| (u64::from(n), n.cast_signed() < 0))?,
-            Version::Offset64 | Version::Data64 => self.u64().map(|n| (n, n.cast_signed() < 0))?,
+        let (offset, most) = match self.version {
+            Version::Classic => (self.u32()?.into(), i32::MAX.cast_unsigned().into()),
+            Version::Offset64 | Version::Data64 => (self.u64()?, i64::MAX.cast_unsigned()),
         };
-        if is_negative {
-            Err(Error::malformed("begin", at, format!("{offset:#x}, which is a negative offset")).into())
-        } else {
-            Ok(offset)
+        if offset > most {
+            return Err(Error::malformed("begin", at, format!("{offset:#x}, which is a negative offset")));
         }
+        Ok(offset)
     }
 
     /// Reads `length` bytes and skips their padding. Like netCDF-C, ignores the content of the padding.
@@ -307,22 +290,22 @@ impl<'a> Reader<'a> {
     }
 
     /// Creates an error of the current structure.
-    pub(crate) fn malformed(&self, problem: impl Into<String>) -> Missing {
-        Error::malformed(self.structure, self.start, problem).into()
+    pub(crate) fn malformed(&self, problem: impl Into<String>) -> Error {
+        Error::malformed(self.structure, self.start, problem)
     }
 
     /// Creates an error of an exceeded limit in the current structure.
-    pub(crate) fn limit(&self, problem: impl Into<String>) -> Missing {
-        Error::limit(self.structure, self.start, problem).into()
+    pub(crate) fn limit(&self, problem: impl Into<String>) -> Error {
+        Error::limit(self.structure, self.start, problem)
     }
 
     fn u64(&mut self) -> Result<u64> {
-        let number = self.cursor.u64();
-        number.map_err(|need| self.short(need))
+        self.cursor.u64().map_err(|need| self.short(need))
     }
 
-    fn short(&self, need: NeedBytes) -> Missing {
-        Missing::Bytes { structure: self.structure, offset: self.start, range: need.range }
+    fn short(&self, need: NeedBytes) -> Error {
+        let Self { structure, start: offset, size, .. } = *self;
+        Error::Truncated { structure, offset, range: need.range, size }
     }
 }
 
@@ -330,7 +313,7 @@ impl<'a> Reader<'a> {
 mod tests {
     mod header {
         use super::super::*;
-        use crate::{header::Missing, model::Records};
+        use crate::model::Records;
 
         /// Written by netCDF-C 4.10: `byte v(t, x)` with t unlimited of length 1 and x of length 3, values 1, 2, 3.
         const CLASSIC: &[u8] =
@@ -348,16 +331,16 @@ mod tests {
             assert_eq!(file.records, Records { count: 1, stride: 3, is_streamed: false });
             let variable = &file.variables[0];
             assert_eq!((variable.begin, variable.size), (0x60, 3));
-            assert_eq!(variable.datatype, integer(1, true, ByteOrder::Big));
+            assert_eq!(variable.datatype, Datatype::Integer(Integer::new(1, true, ByteOrder::Big)));
             assert_eq!(variable.dimensions, [0, 1]);
         }
 
         #[test]
         fn every_shorter_header_needs_more_bytes() {
             for length in 4..0x60 {
-                assert!(matches!(parsed(&CLASSIC[..length]), Err(Missing::Bytes { .. })), "{length}");
+                assert!(matches!(parsed(&CLASSIC[..length]), Err(Error::Truncated { .. })), "{length}");
             }
-            assert!(matches!(parsed(b"CDF\x03"), Err(Missing::Nothing(Error::NotNetcdf3))));
+            assert!(matches!(parsed(b"CDF\x03"), Err(Error::NotNetcdf3)));
             assert!(!is_netcdf3(b"CDF") && is_netcdf3(b"CDF\x05\0"));
         }
 
@@ -375,7 +358,7 @@ mod tests {
         use bytes::Bytes;
 
         use super::super::*;
-        use crate::{Error, header::Missing, model::Version};
+        use crate::{Error, model::Version};
 
         fn dimensions(lengths: &[u64]) -> Vec<Dimension> {
             let dimension =
@@ -390,7 +373,7 @@ mod tests {
                 b"\0\0\0\0\0\0\0\0\0\0\0\x03\0\0\0\x63\0\0\0\x80",
             ];
             variable(
-                &mut Reader::new(&Bytes::from(bytes.concat()), Version::Classic),
+                &mut Reader::new(&Bytes::from(bytes.concat()), Version::Classic, 0),
                 &dimensions(lengths),
                 1,
             )
@@ -408,7 +391,7 @@ mod tests {
             for (ids, lengths) in
                 [([0, 2], [0, 3]), ([1, 0], [0, 3]), ([0, 0], [0, 3]), ([0, 1], [1 << 32, 1 << 32])]
             {
-                assert!(matches!(read(ids, &lengths), Err(Missing::Nothing(Error::Malformed { .. }))));
+                assert!(matches!(read(ids, &lengths), Err(Error::Malformed { .. })));
             }
         }
     }
@@ -425,7 +408,7 @@ mod tests {
                 \0\0\0\x01i\0\0\0\0\0\0\x03\0\0\0\x01\xff\xfe\0\0\
                 \0\0\0\x01t\0\0\0\0\0\0\x02\0\0\0\x05hello\0\0\0";
             let bytes = Bytes::from_static(bytes);
-            let read = attributes(&mut Reader::new(&bytes, Version::Classic), 2).unwrap();
+            let read = attributes(&mut Reader::new(&bytes, Version::Classic, 0), 2).unwrap();
             let attribute = |name: &str, datatype, values: &'static [u8]| Attribute {
                 name: name.to_owned(),
                 datatype,
@@ -434,7 +417,7 @@ mod tests {
             assert_eq!(
                 read,
                 [
-                    attribute("i", integer(2, true, ByteOrder::Big), b"\xff\xfe"),
+                    attribute("i", Datatype::Integer(Integer::new(2, true, ByteOrder::Big)), b"\xff\xfe"),
                     attribute("t", CHAR, b"hello")
                 ]
             );
@@ -445,11 +428,11 @@ mod tests {
         use bytes::Bytes;
 
         use super::super::*;
-        use crate::{header::Missing, model::Version};
+        use crate::model::Version;
 
         fn read(bytes: &'static [u8], most: u64) -> Result<Vec<u32>> {
             let bytes = Bytes::from_static(bytes);
-            list(&mut Reader::new(&bytes, Version::Classic), "dim_list", NC_DIMENSION, most, |reader| {
+            list(&mut Reader::new(&bytes, Version::Classic, 0), "dim_list", NC_DIMENSION, most, |reader| {
                 reader.u32()
             })
         }
@@ -459,9 +442,15 @@ mod tests {
             assert_eq!(read(b"\0\0\0\x0a\0\0\0\x02\0\0\0\x07\0\0\0\x08", 2).unwrap(), [7, 8]);
             assert!(read(&[0; 8], 2).unwrap().is_empty());
             assert!(read(b"\0\0\0\x0b\0\0\0\0", 2).unwrap().is_empty());
-            assert!(matches!(read(b"\0\0\0\0\0\0\0\x01\0\0\0\0", 2), Err(Missing::Nothing(_))));
-            assert!(matches!(read(b"\0\0\0\x0a\xff\xff\xff\xff", 2), Err(Missing::Nothing(_))));
-            assert!(matches!(read(b"\0\0\0\x0a\0\0\0\x02\0\0\0\0", 2), Err(Missing::Bytes { .. })));
+            assert!(matches!(
+                read(b"\0\0\0\0\0\0\0\x01\0\0\0\0", 2),
+                Err(Error::Malformed { .. } | Error::Limit { .. })
+            ));
+            assert!(matches!(
+                read(b"\0\0\0\x0a\xff\xff\xff\xff", 2),
+                Err(Error::Malformed { .. } | Error::Limit { .. })
+            ));
+            assert!(matches!(read(b"\0\0\0\x0a\0\0\0\x02\0\0\0\0", 2), Err(Error::Truncated { .. })));
         }
     }
 
@@ -482,7 +471,7 @@ mod tests {
                 (b"\0\0\0\0", ""),
             ] {
                 let bytes = Bytes::copy_from_slice(bytes);
-                assert_eq!(name(&mut Reader::new(&bytes, Version::Classic)).unwrap(), expected);
+                assert_eq!(name(&mut Reader::new(&bytes, Version::Classic, 0)).unwrap(), expected);
             }
         }
     }
@@ -493,29 +482,32 @@ mod tests {
         #[test]
         fn counts_have_eight_bytes_in_cdf_5() {
             let bytes = Bytes::from_static(&[0, 0, 0, 0, 0, 0, 0, 7]);
-            assert_eq!(Reader::new(&bytes, Version::Data64).count().unwrap(), 7);
-            let mut reader = Reader::new(&bytes, Version::Offset64);
+            assert_eq!(Reader::new(&bytes, Version::Data64, 0).count().unwrap(), 7);
+            let mut reader = Reader::new(&bytes, Version::Offset64, 0);
             assert_eq!((reader.count().unwrap(), reader.count().unwrap()), (0, 7));
             assert!(matches!(
                 reader.count(),
-                Err(Missing::Bytes { range: ByteRange { start: 8, length: 4 }, .. })
+                Err(Error::Truncated { range: virtualize_bytes::ByteRange { start: 8, length: 4 }, .. })
             ));
         }
 
         #[test]
         fn padding_is_skipped_whatever_it_contains() {
             let bytes = Bytes::from_static(b"abc\xeedefg");
-            let mut reader = Reader::new(&bytes, Version::Classic);
+            let mut reader = Reader::new(&bytes, Version::Classic, 0);
             assert_eq!((reader.padded(3).unwrap(), reader.padded(4).unwrap()), ("abc".into(), "defg".into()));
             assert!(reader.padded(0).unwrap().is_empty());
-            assert!(matches!(reader.padded(u64::MAX), Err(Missing::Bytes { .. })));
+            assert!(matches!(reader.padded(u64::MAX), Err(Error::Truncated { .. })));
         }
 
         #[test]
         fn negative_offsets_are_refused() {
             let bytes = Bytes::from_static(&[0x80, 0, 0, 0, 0, 0, 0, 0]);
             for version in [Version::Classic, Version::Offset64, Version::Data64] {
-                assert!(matches!(Reader::new(&bytes, version).data_offset(), Err(Missing::Nothing(_))));
+                assert!(matches!(
+                    Reader::new(&bytes, version, 0).data_offset(),
+                    Err(Error::Malformed { .. } | Error::Limit { .. })
+                ));
             }
         }
     }

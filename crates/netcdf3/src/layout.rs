@@ -8,23 +8,16 @@
 //! ```
 
 use crate::{
-    Error,
+    Error, Result,
     model::{Records, Variable, Version},
 };
 
-/// What the header states about the number of records.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum RecordCount {
-    Known(u64),
-    /// `STREAMING`: the file was written without knowing its end.
-    Streaming,
-}
-
-/// Returns the records of a file of `size` bytes.
+/// Returns the records of a file of `size` bytes. `stated` is their number in the header; `None` if the file was written without
+/// knowing its end (`STREAMING`).
 ///
 /// # Errors
 /// A record has more bytes than 64 bits can count.
-pub(crate) fn records(variables: &[Variable], stated: RecordCount, size: u64) -> Result<Records, Error> {
+pub(crate) fn records(variables: &[Variable], stated: Option<u64>, size: u64) -> Result<Records> {
     let slabs = || variables.iter().filter(|variable| variable.is_record);
     let stride = match (slabs().next(), slabs().nth(1)) {
         (Some(only), None) => Some(only.size),
@@ -32,13 +25,8 @@ pub(crate) fn records(variables: &[Variable], stated: RecordCount, size: u64) ->
     };
     let overflow = || Error::malformed("record", 0, "more bytes than 64 bits can count");
     let stride = stride.ok_or_else(overflow)?;
-    Ok(match stated {
-        RecordCount::Known(count) => Records { count, stride, is_streamed: false },
-        RecordCount::Streaming => {
-            let count = slabs().map(|slab| whole_records(slab, stride, size)).min().unwrap_or(0);
-            Records { count, stride, is_streamed: true }
-        }
-    })
+    let counted = || slabs().map(|slab| whole_records(slab, stride, size)).min().unwrap_or(0);
+    Ok(Records { count: stated.unwrap_or_else(counted), stride, is_streamed: stated.is_none() })
 }
 
 /// Refuses variables that overlap the header, which ends at `end`, or each other. Like netCDF-C, requires that data are in the
@@ -47,7 +35,7 @@ pub(crate) fn records(variables: &[Variable], stated: RecordCount, size: u64) ->
 ///
 /// # Errors
 /// There is such a variable.
-pub(crate) fn check_order(version: Version, variables: &[Variable], end: u64) -> Result<(), Error> {
+pub(crate) fn check_order(version: Version, variables: &[Variable], end: u64) -> Result<()> {
     let (records, fixed): (Vec<_>, Vec<_>) = variables.iter().partition(|variable| variable.is_record);
     let most = match version {
         Version::Classic => 0x7FFF_FFFC,
@@ -101,7 +89,7 @@ mod tests {
     }
 
     fn stride(variables: &[Variable]) -> u64 {
-        records(variables, RecordCount::Known(1), 0).unwrap().stride
+        records(variables, Some(1), 0).unwrap().stride
     }
 
     #[test]
@@ -109,9 +97,7 @@ mod tests {
         assert_eq!(stride(&[variable(0, 3, true), variable(0, 5, false)]), 3);
         assert_eq!(stride(&[variable(0, 3, true), variable(0, 5, true)]), 12);
         assert_eq!(stride(&[variable(0, 5, false)]), 0);
-        assert!(
-            records(&[variable(0, u64::MAX, true), variable(0, 1, true)], RecordCount::Known(1), 0).is_err()
-        );
+        assert!(records(&[variable(0, u64::MAX, true), variable(0, 1, true)], Some(1), 0).is_err());
     }
 
     /// Two variables of 3 and 5 bytes: a record has 12. The padding after the last one may be missing.
@@ -119,10 +105,10 @@ mod tests {
     fn streamed_records_are_counted_if_they_are_whole() {
         let variables = [variable(100, 3, true), variable(104, 5, true)];
         for (size, count) in [(90, 0), (108, 0), (109, 1), (112, 1), (120, 1), (121, 2), (124, 2)] {
-            let found = records(&variables, RecordCount::Streaming, size).unwrap();
+            let found = records(&variables, None, size).unwrap();
             assert_eq!((found.count, found.is_streamed), (count, true), "{size}");
         }
-        assert_eq!(records(&[], RecordCount::Streaming, 1 << 20).unwrap().count, 0);
+        assert_eq!(records(&[], None, 1 << 20).unwrap().count, 0);
     }
 
     #[test]

@@ -72,13 +72,6 @@ pub(crate) struct Records {
     pub(crate) is_streamed: bool,
 }
 
-/// Returns the type of an integer of `size` bytes.
-pub(crate) const fn integer(size: u32, signed: bool, order: ByteOrder) -> Datatype {
-    #[expect(clippy::cast_possible_truncation, reason = "at most 64 bits")]
-    let precision = size.saturating_mul(8) as u16;
-    Datatype::Integer(Integer { size, order, signed, bit_offset: 0, precision })
-}
-
 /// The type `NC_CHAR`.
 pub(crate) const CHAR: Datatype =
     Datatype::String { size: 1, padding: StringPadding::NullPadded, charset: CharacterSet::Ascii };
@@ -179,7 +172,8 @@ fn converted(attributes: Vec<Attribute>) -> Vec<model::Attribute> {
                 (datatype, Dataspace::Scalar, vec![Element::Text(text)])
             }
             Datatype::Integer(number) => {
-                (integer(number.size, number.signed, ByteOrder::Little), list, elements())
+                let number = Integer::new(number.size, number.signed, ByteOrder::Little);
+                (Datatype::Integer(number), list, elements())
             }
             Datatype::Float(number) => {
                 (Datatype::Float(Float::ieee(number.size == 4, ByteOrder::Little)), list, elements())
@@ -212,9 +206,12 @@ mod tests {
     #[test]
     fn values_are_big_endian() {
         let of = |datatype, values| elements("a", datatype, values);
-        let short = integer(2, true, ByteOrder::Big);
+        let short = Datatype::Integer(Integer::new(2, true, ByteOrder::Big));
         assert_eq!(of(short, &[0xff, 0xfe, 0, 1]), [Element::Integer(-2), Element::Integer(1)]);
-        assert_eq!(of(integer(1, false, ByteOrder::Big), &[0xff]), [Element::Integer(255)]);
+        assert_eq!(
+            of(Datatype::Integer(Integer::new(1, false, ByteOrder::Big)), &[0xff]),
+            [Element::Integer(255)]
+        );
         assert_eq!(
             of(Datatype::Float(Float::ieee(true, ByteOrder::Big)), &[0x3f, 0, 0, 0]),
             [Element::Float(0.5)]
@@ -235,7 +232,7 @@ mod tests {
     /// netCDF-C 4.10 ignores an attribute of another type or number: `NC_FILL_SHORT` is -32767.
     #[test]
     fn a_fill_value_has_the_type_of_its_variable() {
-        let short = || integer(2, true, ByteOrder::Big);
+        let short = || Datatype::Integer(Integer::new(2, true, ByteOrder::Big));
         let fill = |datatype, values| {
             let values = Bytes::from_static(values);
             let attributes = vec![Attribute { name: "_FillValue".to_owned(), datatype, values }];
@@ -247,6 +244,9 @@ mod tests {
         assert_eq!(fill(short(), &[0, 5]), FillValue::User(Bytes::from_static(&[0, 5])));
         assert_eq!(fill(short(), &[0, 5, 0, 6]), FillValue::NetcdfDefault);
         assert_eq!(fill(CHAR, b"ab"), FillValue::NetcdfDefault);
-        assert_eq!(fill(integer(2, false, ByteOrder::Big), &[0, 5]), FillValue::NetcdfDefault);
+        assert_eq!(
+            fill(Datatype::Integer(Integer::new(2, false, ByteOrder::Big)), &[0, 5]),
+            FillValue::NetcdfDefault
+        );
     }
 }
