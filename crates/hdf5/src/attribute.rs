@@ -13,7 +13,7 @@ use bytes::Bytes;
 
 use crate::{
     Error,
-    cursor::{Format, Reader, padding_to_eight, slice},
+    cursor::{Format, Reader, padding_to_eight, slice, text_before_nul},
     dataspace, datatype,
     global_heap::fetch_collections,
     groups::{DenseKind, read_dense},
@@ -61,10 +61,9 @@ pub(crate) fn parse(bytes: &Bytes, address: u64, format: Format) -> Result<Attri
         Ok::<_, Error>(part)
     };
     let [name, datatype, dataspace] = [next(lengths[0])?, next(lengths[1])?, next(lengths[2])?];
-    let name = name.1.split(|&byte| byte == 0).next().unwrap_or_default();
     let start = reader.position().saturating_sub(address);
     Ok(AttributeMessage {
-        name: String::from_utf8_lossy(name).into_owned(),
+        name: text_before_nul(name.1),
         datatype: part(datatype, flags & 1 != 0, kind::DATATYPE, format)?,
         dataspace: part(dataspace, flags & 2 != 0, kind::DATASPACE, format)?,
         data: slice(bytes, start, bytes.len() as u64).unwrap_or_default(),

@@ -1,4 +1,4 @@
-//! The checksum at the end of most structures.
+//! A cursor over one structure, and the checksum at the end of most structures.
 
 use std::ops::RangeInclusive;
 
@@ -28,6 +28,20 @@ impl<'a> Reader<'a> {
     /// Creates a reader at the first byte of `structure`, which is at `address`.
     pub(crate) const fn new(structure: &'static str, bytes: &'a [u8], address: u64, format: Format) -> Self {
         Self { cursor: Cursor::little(bytes, address), format, structure, start: address }
+    }
+
+    /// Creates a reader of a structure that ends with a checksum. Checks the signature and the checksum, which is not read.
+    pub(crate) fn checked(
+        structure: &'static str,
+        signature: &[u8; 4],
+        bytes: &'a [u8],
+        address: u64,
+        format: Format,
+    ) -> Result<Self, Error> {
+        Self::new(structure, bytes, address, format).signature(signature)?;
+        let mut reader = Self::new(structure, checked(structure, address, bytes)?, address, format);
+        reader.skip(4)?;
+        Ok(reader)
     }
 
     numbers!(u8 u8, u16 u16, u32 u32, u64 u64);
@@ -62,6 +76,11 @@ impl<'a> Reader<'a> {
         self.cursor.take_u64(count).map_err(|need| self.short(need))
     }
 
+    /// Returns the unread bytes.
+    pub(crate) const fn rest(&self) -> &'a [u8] {
+        self.cursor.rest()
+    }
+
     /// Reads `count` bytes as a copy.
     pub(crate) fn bytes(&mut self, count: u64) -> Result<Bytes, Error> {
         self.take(count).map(Bytes::copy_from_slice)
@@ -80,10 +99,10 @@ impl<'a> Reader<'a> {
 
     /// Reads text up to the next NUL and skips padding to a multiple of eight bytes.
     pub(crate) fn padded_text(&mut self) -> Result<String, Error> {
-        let bytes = self.cursor.nul_terminated().map_err(|need| self.short(need))?;
-        let used = (bytes.len() as u64).saturating_add(1);
-        self.skip(padding_to_eight(used))?;
-        Ok(String::from_utf8_lossy(bytes).into_owned())
+        let start = self.position();
+        let text = self.text()?;
+        self.skip(padding_to_eight(self.position().saturating_sub(start)))?;
+        Ok(text)
     }
 
     /// Reads and checks the signature of the structure.
@@ -137,6 +156,16 @@ impl<'a> Reader<'a> {
     fn short(&self, need: NeedBytes) -> Error {
         Error::Truncated { structure: self.structure, address: self.start, range: need.range }
     }
+}
+
+/// Returns text up to its first NUL. Invalid UTF-8 is replaced.
+pub(crate) fn text_before_nul(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes.split(|&byte| byte == 0).next().unwrap_or_default()).into_owned()
+}
+
+/// Returns a little-endian number of at most 8 bytes.
+pub(crate) fn uint(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte))
 }
 
 /// Returns the number of padding bytes up to a multiple of eight.
@@ -218,8 +247,8 @@ fn is_ignored() -> bool {
 
 // Bob Jenkins' lookup3 ("hashlittle") with initial value 0: the checksum of HDF5 (specification, appendix C).
 
-/// Returns the checksum of `bytes`.
-pub(crate) fn lookup3(bytes: &[u8]) -> u32 {
+/// Returns the checksum that most structures of HDF5 end with, that of `bytes`.
+pub fn lookup3(bytes: &[u8]) -> u32 {
     let start = u32::try_from(bytes.len()).unwrap_or(u32::MAX).wrapping_add(0xdead_beef);
     let mut state = [start; 3];
     // The last block has 1 to 12 bytes and a mixing function of its own.

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use crate::{
     Error,
-    cursor::{Format, Reader},
+    cursor::{Format, Reader, text_before_nul},
     model::{ByteOrder, CharacterSet, Datatype, Float, Integer, Member, ReferenceKind, StringPadding},
 };
 
@@ -178,9 +178,8 @@ fn opaque(reader: &mut Reader<'_>, head: Head) -> Result<Datatype, Error> {
     if !length.is_multiple_of(8) {
         return Err(reader.malformed(format!("tag of {length} bytes, expected a multiple of 8")));
     }
-    let tag = reader.take(u64::from(length))?;
-    let tag = tag.split(|&byte| byte == 0).next().unwrap_or_default();
-    Ok(Datatype::Opaque { size: head.size, tag: String::from_utf8_lossy(tag).into_owned() })
+    let tag = text_before_nul(reader.take(u64::from(length))?);
+    Ok(Datatype::Opaque { size: head.size, tag })
 }
 
 fn reference(reader: &Reader<'_>, head: Head) -> Result<ReferenceKind, Error> {

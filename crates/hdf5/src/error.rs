@@ -1,4 +1,4 @@
-use virtualize_bytes::{ByteRange, NeedBytes, ReadError};
+use virtualize_bytes::{ByteRange, ReadError};
 
 /// Error of reading a structure. The message is one line: structure, address, what was found and what was expected.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -79,10 +79,5 @@ impl Error {
             Self::Truncated { .. } | Self::NotHdf5 | Self::Read(_) => {}
         }
         self
-    }
-
-    /// Returns a conversion that adds the structure to a cursor's error.
-    pub(crate) fn truncated(structure: &'static str, address: u64) -> impl Fn(NeedBytes) -> Self {
-        move |need| Self::Truncated { structure, address, range: need.range }
     }
 }

@@ -16,15 +16,14 @@
 //! data blocks.
 
 use bytes::Bytes;
-use virtualize_bytes::{ByteRange, Cursor};
+use virtualize_bytes::ByteRange;
 
 use crate::{
     Error,
     chunk_index::{ChunkNumbering, ElementFormat, Job},
-    cursor::{Format, checked},
-    fixed_array::bit,
-    io::{Io, read_whole},
-    object_header::expect_prefix,
+    cursor::{Format, Reader, checked},
+    fixed_array::{bit, check_block},
+    io::{Io, Tree, walk},
 };
 
 pub(crate) const HEADER: &str = "extensible array header";
@@ -53,47 +52,30 @@ pub(crate) struct ExtensibleArray {
     min_pointers: u8,
     page_elements: u64,
     header: u64,
+    format: Format,
 }
 
-/// A data block to read, with the properties that follow from its position.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct DataBlock {
-    pub(crate) address: u64,
-    /// Index of its first element.
-    pub(crate) first: u64,
-    /// Number of its elements.
-    pub(crate) elements: u64,
-    /// Bitmap of its initialized pages; `None` for a block without pages.
-    pages: Option<Vec<bool>>,
-}
-
-/// A part of a data block.
+/// A structure of an array.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Part {
-    /// All of a block without pages.
-    Whole,
-    /// The fields before the pages.
+    Header,
+    IndexBlock,
+    /// A super block: its number, counting those that are not stored, and the index of its first element.
+    SuperBlock {
+        level: u32,
+        first: u64,
+    },
+    /// A data block without pages, with this first element.
+    DataBlock {
+        first: u64,
+        elements: u64,
+    },
+    /// The fields of a data block before its pages.
     Prefix,
     /// The page with this first element.
-    Page { first: u64 },
-}
-
-/// A super block to read.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct SuperBlock {
-    pub(crate) address: u64,
-    /// Its number, counting those that are not stored.
-    level: u32,
-    /// Index of its first element.
-    pub(crate) first: u64,
-}
-
-/// The content of an index block.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct IndexBlock<'a> {
-    pub(crate) elements: &'a [u8],
-    pub(crate) data_blocks: Vec<DataBlock>,
-    pub(crate) super_blocks: Vec<SuperBlock>,
+    Page {
+        first: u64,
+    },
 }
 
 impl ExtensibleArray {
@@ -105,19 +87,18 @@ impl ExtensibleArray {
 
     /// Parses a header from exactly [`ExtensibleArray::header_size`] bytes.
     pub(crate) fn parse(bytes: &[u8], address: u64, format: Format) -> Result<Self, Error> {
-        let truncated = Error::truncated(HEADER, address);
-        let mut cursor = Cursor::little(bytes, address);
-        expect_prefix(&mut cursor, HEADER, *b"EAHD", 0)?;
-        checked(HEADER, address, bytes)?;
-        let fields = cursor.array().map_err(&truncated)?;
-        let [client, element_size, max_bits, index_elements, min_elements, min_pointers, page_bits] = fields;
-        cursor.skip(usize::from(format.length_size).saturating_mul(4)).map_err(&truncated)?;
-        let end = cursor.uint(format.length_size.into()).map_err(&truncated)?;
-        cursor.skip(format.length_size.into()).map_err(&truncated)?;
-        let index_block = format.address(&mut cursor).map_err(&truncated)?;
+        let mut reader = Reader::checked(HEADER, b"EAHD", bytes, address, format)?;
+        reader.version(0..=0)?;
+        let (client, element_size, max_bits, index_elements) =
+            (reader.u8()?, reader.u8()?, reader.u8()?, reader.u8()?);
+        let (min_elements, min_pointers, page_bits) = (reader.u8()?, reader.u8()?, reader.u8()?);
+        reader.skip(u64::from(format.length_size).saturating_mul(4))?;
+        let end = reader.raw_length()?;
+        reader.raw_length()?;
+        let index_block = reader.address()?;
         // The library's shift by more bits is undefined.
         let Some(page_elements) = 1_u64.checked_shl(page_bits.into()) else {
-            return Err(Error::malformed(HEADER, address, format!("pages of 2^{page_bits} elements")));
+            return Err(reader.malformed(format!("pages of 2^{page_bits} elements")));
         };
         let array = Self {
             filtered: client == 1,
@@ -130,6 +111,7 @@ impl ExtensibleArray {
             min_pointers,
             page_elements,
             header: address,
+            format,
         };
         array.check(client)
     }
@@ -197,59 +179,56 @@ impl ExtensibleArray {
     }
 
     /// Returns the size of signature, version, client and header address in bytes.
-    fn prefix(format: Format) -> u64 {
-        6_u64.saturating_add(format.offset_size.into())
+    fn prefix(&self) -> u64 {
+        6_u64.saturating_add(self.format.offset_size.into())
     }
 
     /// Returns the range of the index block.
-    pub(crate) fn index_range(&self, address: u64, format: Format) -> ByteRange {
+    pub(crate) fn index_range(&self, address: u64) -> ByteRange {
         let supers = u64::from(self.levels().saturating_sub(self.direct_levels()));
         let pointers = u64::from(self.min_pointers)
             .saturating_sub(1)
             .saturating_mul(2)
             .saturating_add(supers)
-            .saturating_mul(format.offset_size.into());
+            .saturating_mul(self.format.offset_size.into());
         let elements = self.bytes_of(self.index_elements.into());
-        let length = Self::prefix(format).saturating_add(elements).saturating_add(pointers);
+        let length = self.prefix().saturating_add(elements).saturating_add(pointers);
         ByteRange::new(address, length.saturating_add(CHECKSUM))
     }
 
-    /// Parses the index block. Omits blocks from element `end` on.
+    /// Parses the index block. Returns its elements, and the blocks to which it refers. Omits blocks from element `end` on.
     pub(crate) fn parse_index_block<'a>(
         &self,
         bytes: &'a [u8],
         address: u64,
         end: u64,
-        format: Format,
-    ) -> Result<IndexBlock<'a>, Error> {
-        let mut cursor = self.open(INDEX_BLOCK, *b"EAIB", bytes, address, format)?;
-        let truncated = Error::truncated(INDEX_BLOCK, address);
-        let elements = cursor.take_u64(self.bytes_of(self.index_elements.into())).map_err(&truncated)?;
-        let (mut data_blocks, mut super_blocks) = (Vec::new(), Vec::new());
+    ) -> Result<(&'a [u8], Vec<(ByteRange, Part)>), Error> {
+        let mut reader = Reader::checked(INDEX_BLOCK, b"EAIB", bytes, address, self.format)?;
+        check_block(&mut reader, self.filtered, self.header)?;
+        let content = reader.take(self.bytes_of(self.index_elements.into()))?;
+        let mut blocks = Vec::new();
         for (level, first) in self.starts() {
-            if level >= self.direct_levels() {
-                let address = format.address(&mut cursor).map_err(&truncated)?;
-                super_blocks.extend(address.map(|address| SuperBlock { address, level, first }));
-                continue;
-            }
             let elements = self.block_elements(level);
-            if elements > self.page_elements {
-                let problem = format!(
-                    "pages of {} elements, expected at least as many as in a data block",
-                    self.page_elements
-                );
-                return Err(Error::malformed(INDEX_BLOCK, address, problem));
-            }
-            for number in 0..Self::blocks(level) {
-                let first = first.saturating_add(number.saturating_mul(elements));
-                let address = format.address(&mut cursor).map_err(&truncated)?;
-                let block = |address| DataBlock { address, first, elements, pages: None };
-                data_blocks.extend(address.map(block));
+            if level >= self.direct_levels() {
+                if let Some(address) = reader.address()?.filter(|_| first < end) {
+                    blocks.push((self.super_range(level, address), Part::SuperBlock { level, first }));
+                }
+            } else if elements > self.page_elements {
+                let pages = self.page_elements;
+                let problem =
+                    format!("pages of {pages} elements, expected at least as many as in a data block");
+                return Err(reader.malformed(problem));
+            } else {
+                for number in 0..Self::blocks(level) {
+                    let first = first.saturating_add(number.saturating_mul(elements));
+                    if let Some(address) = reader.address()?.filter(|_| first < end) {
+                        let range = self.data_range(address, elements);
+                        blocks.push((range, Part::DataBlock { first, elements }));
+                    }
+                }
             }
         }
-        data_blocks.retain(|block| block.first < end);
-        super_blocks.retain(|block| block.first < end);
-        Ok(IndexBlock { elements, data_blocks, super_blocks })
+        Ok((content, blocks))
     }
 
     /// Returns the number of pages in each data block of a super block; 0 for blocks without pages.
@@ -267,238 +246,123 @@ impl ExtensibleArray {
     }
 
     /// Returns the range of a super block.
-    pub(crate) fn super_range(&self, block: SuperBlock, format: Format) -> ByteRange {
-        let pointers = Self::blocks(block.level).saturating_mul(format.offset_size.into());
-        let prefix = Self::prefix(format).saturating_add(self.offset_size());
-        let length = prefix.saturating_add(self.bitmap_size(block.level)).saturating_add(pointers);
-        ByteRange::new(block.address, length.saturating_add(CHECKSUM))
+    fn super_range(&self, level: u32, address: u64) -> ByteRange {
+        let pointers = Self::blocks(level).saturating_mul(self.format.offset_size.into());
+        let prefix = self.prefix().saturating_add(self.offset_size());
+        let length = prefix.saturating_add(self.bitmap_size(level)).saturating_add(pointers);
+        ByteRange::new(address, length.saturating_add(CHECKSUM))
     }
 
-    /// Parses the data blocks of a super block. Omits those from element `end` on.
+    /// Returns the range of a data block with `elements` elements, or of its fields before its pages with 0.
+    fn data_range(&self, address: u64, elements: u64) -> ByteRange {
+        let prefix = self.prefix().saturating_add(self.offset_size());
+        ByteRange::new(address, prefix.saturating_add(self.bytes_of(elements)).saturating_add(CHECKSUM))
+    }
+
+    /// Parses a super block. Returns its data blocks, or their initialized pages. Omits those from element `end` on.
     pub(crate) fn parse_super_block(
         &self,
         bytes: &[u8],
-        block: SuperBlock,
-        end: u64,
-        format: Format,
-    ) -> Result<Vec<DataBlock>, Error> {
-        let mut cursor = self.open(SUPER_BLOCK, *b"EASB", bytes, block.address, format)?;
-        let truncated = Error::truncated(SUPER_BLOCK, block.address);
-        cursor.take_u64(self.offset_size()).map_err(&truncated)?;
-        let bitmap = cursor.take_u64(self.bitmap_size(block.level)).map_err(&truncated)?;
-        let (elements, pages) = (self.block_elements(block.level), self.pages(block.level));
-        let mut found = Vec::new();
-        for number in 0..Self::blocks(block.level) {
-            let first = block.first.saturating_add(number.saturating_mul(elements));
-            let address = format.address(&mut cursor).map_err(&truncated)?;
-            let Some(address) = address.filter(|_| first < end) else { continue };
-            let bits = (0..pages).map(|page| number.saturating_mul(pages).saturating_add(page));
-            let pages = (pages > 0).then(|| bits.map(|number| bit(bitmap, number)).collect());
-            found.push(DataBlock { address, first, elements, pages });
-        }
-        Ok(found)
-    }
-
-    /// Returns the initialized parts of a data block with elements before `end`, and their ranges including the
-    /// checksums.
-    pub(crate) fn parts(&self, block: &DataBlock, end: u64, format: Format) -> Vec<(Part, ByteRange)> {
-        let prefix = Self::prefix(format).saturating_add(self.offset_size());
-        let Some(pages) = &block.pages else {
-            let length = prefix.saturating_add(self.bytes_of(block.elements)).saturating_add(CHECKSUM);
-            return vec![(Part::Whole, ByteRange::new(block.address, length))];
-        };
-        let prefix = prefix.saturating_add(CHECKSUM);
-        let size = self.bytes_of(self.page_elements).saturating_add(CHECKSUM);
-        let page = |number: u64| {
-            let start = number.saturating_mul(size).saturating_add(prefix).saturating_add(block.address);
-            let first = block.first.saturating_add(number.saturating_mul(self.page_elements));
-            (Part::Page { first }, ByteRange::new(start, size))
-        };
-        let written = (0..).zip(pages).filter(|(_, written)| **written).map(|(number, _)| page(number));
-        let written = written.filter(|(part, _)| matches!(part, Part::Page { first } if *first < end));
-        std::iter::once((Part::Prefix, ByteRange::new(block.address, prefix))).chain(written).collect()
-    }
-
-    /// Checks a part of a data block. Returns its elements and the index of the first one.
-    pub(crate) fn parse_part<'a>(
-        &self,
-        bytes: &'a [u8],
-        block: &DataBlock,
-        part: Part,
-        format: Format,
-    ) -> Result<(u64, &'a [u8]), Error> {
-        if let Part::Page { first } = part {
-            return Ok((first, checked(DATA_BLOCK, block.address, bytes)?));
-        }
-        let mut cursor = self.open(DATA_BLOCK, *b"EADB", bytes, block.address, format)?;
-        let truncated = Error::truncated(DATA_BLOCK, block.address);
-        cursor.take_u64(self.offset_size()).map_err(&truncated)?;
-        let elements = if part == Part::Whole { self.bytes_of(block.elements) } else { 0 };
-        let elements = cursor.take_u64(elements).map_err(&truncated)?;
-        Ok((block.first, elements))
-    }
-
-    /// Checks the fields common to all blocks, and the checksum. Returns a cursor after these fields.
-    fn open<'a>(
-        &self,
-        structure: &'static str,
-        signature: [u8; 4],
-        bytes: &'a [u8],
         address: u64,
-        format: Format,
-    ) -> Result<Cursor<'a>, Error> {
-        let truncated = Error::truncated(structure, address);
-        let mut cursor = Cursor::little(bytes, address);
-        expect_prefix(&mut cursor, structure, signature, 0)?;
-        checked(structure, address, bytes)?;
-        let client = cursor.u8().map_err(&truncated)?;
-        let header = format.address(&mut cursor).map_err(&truncated)?;
-        if client != u8::from(self.filtered) || header != Some(self.header) {
-            let problem =
-                format!("client {client} and header address {header:x?}, expected {:#x}", self.header);
-            return Err(Error::malformed(structure, address, problem));
+        level: u32,
+        first: u64,
+        end: u64,
+    ) -> Result<Vec<(ByteRange, Part)>, Error> {
+        let mut reader = Reader::checked(SUPER_BLOCK, b"EASB", bytes, address, self.format)?;
+        check_block(&mut reader, self.filtered, self.header)?;
+        reader.skip(self.offset_size())?;
+        let bitmap = reader.take(self.bitmap_size(level))?;
+        let (elements, pages) = (self.block_elements(level), self.pages(level));
+        let page_size = self.bytes_of(self.page_elements).saturating_add(CHECKSUM);
+        let mut parts = Vec::new();
+        for number in 0..Self::blocks(level) {
+            let first = first.saturating_add(number.saturating_mul(elements));
+            let Some(address) = reader.address()?.filter(|_| first < end) else { continue };
+            if pages == 0 {
+                let range = self.data_range(address, elements);
+                parts.push((range, Part::DataBlock { first, elements }));
+                continue;
+            }
+            let prefix = self.data_range(address, 0);
+            parts.push((prefix, Part::Prefix));
+            for page in 0..pages {
+                let first = first.saturating_add(page.saturating_mul(self.page_elements));
+                if first < end && bit(bitmap, number.saturating_mul(pages).saturating_add(page)) {
+                    let start = prefix.end().saturating_add(page.saturating_mul(page_size));
+                    parts.push((ByteRange::new(start, page_size), Part::Page { first }));
+                }
+            }
         }
-        Ok(cursor)
+        Ok(parts)
+    }
+
+    /// Parses a data block of `elements` elements, or its fields before its pages with 0. Returns its elements.
+    fn parse_data_block<'a>(&self, bytes: &'a [u8], address: u64, elements: u64) -> Result<&'a [u8], Error> {
+        let mut reader = Reader::checked(DATA_BLOCK, b"EADB", bytes, address, self.format)?;
+        check_block(&mut reader, self.filtered, self.header)?;
+        reader.skip(self.offset_size())?;
+        reader.take(self.bytes_of(elements))
     }
 }
 
-// Walks extensible arrays: headers, index blocks, secondary blocks, then all data blocks or their pages.
+// Walks extensible arrays: headers, index blocks, then secondary blocks and data blocks or their pages.
 
 /// An array in progress.
-struct Array<'a> {
-    job: Job<'a>,
-    state: Result<Header, Error>,
-    super_blocks: Vec<SuperBlock>,
-    data_blocks: Vec<DataBlock>,
-}
-
-/// Properties that follow from the header and the dataset.
-struct Header {
-    array: ExtensibleArray,
-    elements: ElementFormat,
-    /// Ends after the last element that was set and is within the extent.
-    numbering: ChunkNumbering,
-}
-
-/// A data block, or a page of one, to read.
-struct Wanted {
-    array: usize,
-    block: usize,
-    part: Part,
-    range: ByteRange,
+struct Array<'a, 'b> {
+    job: &'a mut Job<'b>,
+    format: Format,
+    /// The numbering ends after the last element that was set and is within the extent.
+    header: Option<(ExtensibleArray, ElementFormat, ChunkNumbering)>,
 }
 
 /// Fills the chunk tables of the arrays.
-pub(super) async fn read_extensible_arrays<'a>(
-    io: &Io<'_>,
-    format: Format,
-    jobs: Vec<Job<'a>>,
-) -> Vec<(Job<'a>, Result<(), Error>)> {
+pub(crate) async fn read_extensible_arrays(io: &Io<'_>, format: Format, jobs: Vec<&mut Job<'_>>) {
     let size = ExtensibleArray::header_size(format);
-    let ranges: Vec<_> = jobs.iter().map(|job| ByteRange::new(job.address, size)).collect();
-    let headers = read_whole(io, HEADER, &ranges).await;
-    let open = |(job, bytes): (Job<'a>, Result<Bytes, Error>)| {
-        let state = bytes.and_then(|bytes| Header::parse(&bytes, &job, format));
-        Array { job, state, super_blocks: Vec::new(), data_blocks: Vec::new() }
-    };
-    let mut arrays: Vec<_> = jobs.into_iter().zip(headers).map(open).collect();
-    let index = |(place, array): (usize, &Array<'_>)| {
-        let array = &array.state.as_ref().ok()?.array;
-        Some((place, array.index_range(array.index_block?, format)))
-    };
-    let wanted: Vec<_> = arrays.iter().enumerate().filter_map(index).collect();
-    let ranges: Vec<_> = wanted.iter().map(|(_, range)| *range).collect();
-    for ((place, range), bytes) in wanted.into_iter().zip(read_whole(io, INDEX_BLOCK, &ranges).await) {
-        if let Some(array) = arrays.get_mut(place) {
-            let result = bytes.and_then(|bytes| array.read_index_block(&bytes, range.start, format));
-            array.note(result);
-        }
-    }
-    let mut wanted = Vec::new();
-    for (place, array) in arrays.iter().enumerate() {
-        let Ok(header) = &array.state else { continue };
-        let blocks = array.super_blocks.iter();
-        wanted.extend(blocks.map(|block| (place, *block, header.array.super_range(*block, format))));
-    }
-    let ranges: Vec<_> = wanted.iter().map(|(.., range)| *range).collect();
-    for ((place, block, _), bytes) in wanted.into_iter().zip(read_whole(io, SUPER_BLOCK, &ranges).await) {
-        if let Some(array) = arrays.get_mut(place) {
-            let result = bytes.and_then(|bytes| array.read_super_block(&bytes, block, format));
-            array.note(result);
-        }
-    }
-    let parts: Vec<_> =
-        arrays.iter().enumerate().flat_map(|(place, array)| array.parts(place, format)).collect();
-    for batch in parts.chunks(io.batch()) {
-        let ranges: Vec<_> = batch.iter().map(|part| part.range).collect();
-        for (part, bytes) in batch.iter().zip(read_whole(io, DATA_BLOCK, &ranges).await) {
-            if let Some(array) = arrays.get_mut(part.array) {
-                let result = bytes.and_then(|bytes| array.read_part(part, &bytes, format));
-                array.note(result);
-            }
-        }
-    }
-    arrays.into_iter().map(|array| (array.job, array.state.map(drop))).collect()
+    let headers = jobs.iter().map(|job| (ByteRange::new(job.address, size), Part::Header)).collect();
+    let mut arrays: Vec<_> = jobs.into_iter().map(|job| Array { job, format, header: None }).collect();
+    walk(io, "extensible array", &mut arrays, headers).await;
 }
 
-impl Header {
-    fn parse(bytes: &[u8], job: &Job<'_>, format: Format) -> Result<Self, Error> {
-        let array = ExtensibleArray::parse(bytes, job.address, format)?;
-        if array.filtered != job.request.filtered {
-            let problem = format!("filtered: {}, expected {}", array.filtered, job.request.filtered);
-            return Err(Error::malformed(HEADER, job.address, problem));
-        }
-        let mut numbering = job.numbering(true)?;
-        let size = array.element_size.into();
-        let elements =
-            ElementFormat::new(format, job.request.size_width(format), size, 0, HEADER, job.address)?;
-        numbering.end = numbering.end.min(array.end);
-        Ok(Self { array, elements, numbering })
-    }
-}
+impl Tree for Array<'_, '_> {
+    type Part = Part;
 
-impl Array<'_> {
-    fn note(&mut self, result: Result<(), Error>) {
-        if let Err(error) = result {
-            self.state = Err(error);
-        }
+    fn result(&mut self) -> &mut Result<(), Error> {
+        &mut self.job.result
     }
 
-    fn read_index_block(&mut self, bytes: &[u8], address: u64, format: Format) -> Result<(), Error> {
-        let Ok(header) = &self.state else { return Ok(()) };
-        let block = header.array.parse_index_block(bytes, address, header.numbering.end, format)?;
-        (self.data_blocks, self.super_blocks) = (block.data_blocks, block.super_blocks);
-        self.job.list(0, block.elements, header.elements, &header.numbering)
-    }
-
-    fn read_super_block(&mut self, bytes: &[u8], block: SuperBlock, format: Format) -> Result<(), Error> {
-        let Ok(header) = &self.state else { return Ok(()) };
-        self.data_blocks.extend(header.array.parse_super_block(
-            bytes,
-            block,
-            header.numbering.end,
-            format,
-        )?);
-        Ok(())
-    }
-
-    /// Returns the parts of all data blocks.
-    fn parts(&self, place: usize, format: Format) -> Vec<Wanted> {
-        let Ok(header) = &self.state else { return Vec::new() };
-        let mut found = Vec::new();
-        for (number, block) in self.data_blocks.iter().enumerate() {
-            let parts = header.array.parts(block, header.numbering.end, format).into_iter();
-            found.extend(parts.map(|(part, range)| Wanted { array: place, block: number, part, range }));
-        }
-        found
-    }
-
-    fn read_part(&mut self, wanted: &Wanted, bytes: &[u8], format: Format) -> Result<(), Error> {
-        let (Ok(header), Some(block)) = (&self.state, self.data_blocks.get(wanted.block)) else {
-            return Ok(());
+    fn visit(
+        &mut self,
+        range: ByteRange,
+        part: &Part,
+        bytes: &Bytes,
+    ) -> Result<Vec<(ByteRange, Part)>, Error> {
+        let format = self.format;
+        let Some((array, elements, numbering)) = &self.header else {
+            let array = ExtensibleArray::parse(bytes, range.start, format)?;
+            let elements = self.job.elements(format, array.element_size, array.filtered, HEADER)?;
+            let mut numbering = self.job.numbering(true)?;
+            numbering.end = numbering.end.min(array.end);
+            let block = array.index_block.map(|address| (array.index_range(address), Part::IndexBlock));
+            self.header = Some((array, elements, numbering));
+            return Ok(block.into_iter().collect());
         };
-        let (first, content) = header.array.parse_part(bytes, block, wanted.part, format)?;
-        self.job.list(first, content, header.elements, &header.numbering)
+        let (first, content, blocks) = match *part {
+            Part::Header => return Ok(Vec::new()),
+            Part::IndexBlock => {
+                let (content, blocks) = array.parse_index_block(bytes, range.start, numbering.end)?;
+                (0, content, blocks)
+            }
+            Part::SuperBlock { level, first } => {
+                return array.parse_super_block(bytes, range.start, level, first, numbering.end);
+            }
+            Part::DataBlock { first, elements } => {
+                (first, array.parse_data_block(bytes, range.start, elements)?, Vec::new())
+            }
+            Part::Prefix => (0, array.parse_data_block(bytes, range.start, 0)?, Vec::new()),
+            Part::Page { first } => (first, checked(DATA_BLOCK, range.start, bytes)?, Vec::new()),
+        };
+        self.job.list(first, content, *elements, numbering)?;
+        Ok(blocks)
     }
 }
 
@@ -526,6 +390,7 @@ mod tests {
         min_pointers: 2,
         page_elements: 4,
         header: 0x40,
+        format: FORMAT,
     };
 
     fn block(signature: &[u8; 4], offset: Option<u16>, rest: &[u8]) -> Vec<u8> {
@@ -548,7 +413,7 @@ mod tests {
         let array = ExtensibleArray::parse(&bytes, 0x5b9, FORMAT).unwrap();
         assert_eq!((array.element_size, array.index_block, array.end), (8, Some(0x601), 10));
         // 29 super blocks, of which 4 with 6 data blocks are in the index block: 4 elements and 31 addresses.
-        assert_eq!(array.index_range(0x601, FORMAT), ByteRange::new(0x601, 14 + 35 * 8 + 4));
+        assert_eq!(array.index_range(0x601), ByteRange::new(0x601, 14 + 35 * 8 + 4));
         let starts: Vec<_> = array.starts().take(6).collect();
         assert_eq!(starts, [(0, 4), (1, 20), (2, 52), (3, 116), (4, 244), (5, 500)]);
     }
@@ -558,31 +423,29 @@ mod tests {
         let mut content = vec![0x1000, 0x2000, 0x3000, u64::MAX, 0x4000];
         content.resize(2 + 2 + 8, u64::MAX);
         let bytes = block(b"EAIB", None, &words(&content));
-        assert_eq!(SMALL.index_range(0x100, FORMAT).length, bytes.len() as u64);
-        let found = SMALL.parse_index_block(&bytes, 0x100, 1000, FORMAT).unwrap();
-        assert_eq!(found.elements, words(&[0x1000, 0x2000]));
-        let first = DataBlock { address: 0x3000, first: 2, elements: 2, pages: None };
-        assert_eq!(found.data_blocks, [first]);
-        assert_eq!(found.super_blocks, [SuperBlock { address: 0x4000, level: 2, first: 8 }]);
-        let found = SMALL.parse_index_block(&bytes, 0x100, 8, FORMAT).unwrap();
-        assert!(found.super_blocks.is_empty(), "blocks outside of the extent are omitted");
+        assert_eq!(SMALL.index_range(0x100).length, bytes.len() as u64);
+        let found = SMALL.parse_index_block(&bytes, 0x100, 1000).unwrap();
+        assert_eq!(found.0, words(&[0x1000, 0x2000]));
+        let data = (ByteRange::new(0x3000, 16 + 16 + 4), Part::DataBlock { first: 2, elements: 2 });
+        let super_block = (ByteRange::new(0x4000, 16 + 16 + 4), Part::SuperBlock { level: 2, first: 8 });
+        assert_eq!(found.1, [data, super_block]);
+        let found = SMALL.parse_index_block(&bytes, 0x100, 8).unwrap();
+        assert_eq!(found.1, [data], "blocks outside of the extent are omitted");
     }
 
     /// Super block 4: four data blocks of 8 elements in two pages each, with one bit per page.
     #[test]
     fn super_blocks_list_initialized_pages() {
-        let place = SuperBlock { address: 0x4000, level: 4, first: 32 };
         let mut rest = vec![0b0111_0000, 0, 0, 0];
         rest.extend(words(&[0x5000, 0x6000, u64::MAX, u64::MAX]));
         let bytes = block(b"EASB", Some(30), &rest);
-        assert_eq!(SMALL.super_range(place, FORMAT).length, bytes.len() as u64);
-        let found = SMALL.parse_super_block(&bytes, place, 1000, FORMAT).unwrap();
-        assert_eq!(found.len(), 2);
-        let pages = |block: usize| SMALL.parts(&found[block], 1000, FORMAT);
-        let prefix = |address| (Part::Prefix, ByteRange::new(address, 20));
-        let page = |first, start| (Part::Page { first }, ByteRange::new(start, 36));
-        assert_eq!(pages(0), [prefix(0x5000), page(36, 0x5000 + 20 + 36)]);
-        assert_eq!(pages(1), [prefix(0x6000), page(40, 0x6014), page(44, 0x6014 + 36)]);
+        assert_eq!(SMALL.super_range(4, 0x4000).length, bytes.len() as u64);
+        let found = SMALL.parse_super_block(&bytes, 0x4000, 4, 32, 1000).unwrap();
+        let prefix = |address| (ByteRange::new(address, 20), Part::Prefix);
+        let page = |first, start| (ByteRange::new(start, 36), Part::Page { first });
+        let first = [prefix(0x5000), page(36, 0x5000 + 20 + 36)];
+        let second = [prefix(0x6000), page(40, 0x6014), page(44, 0x6014 + 36)];
+        assert_eq!(found, [&first[..], &second[..]].concat());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::{
     Error,
-    cursor::{Format, Reader},
+    cursor::{Format, Reader, text_before_nul},
     io::Io,
     model::Filter,
 };
@@ -145,11 +145,9 @@ fn filter(reader: &mut Reader<'_>, version: u8) -> Result<Filter, Error> {
     if name_length > 0 {
         reader.clone().text()?;
     }
-    let name = reader.take(name_length)?;
-    let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
+    let name = Some(text_before_nul(reader.take(name_length)?)).filter(|name| !name.is_empty());
     let parameters = (0..count).map(|_| reader.u32()).collect::<Result<Vec<_>, _>>()?;
     reader.skip(if version == 1 && count % 2 == 1 { 4 } else { 0 })?;
-    let name = (!name.is_empty()).then(|| String::from_utf8_lossy(name).into_owned());
     Ok(Filter { id, name, optional: flags & 1 == 1, parameters })
 }
 

@@ -8,14 +8,13 @@
 //! ```
 
 use bytes::Bytes;
-use virtualize_bytes::{ByteRange, Cursor};
+use virtualize_bytes::ByteRange;
 
 use crate::{
     Error,
     chunk_index::{ChunkNumbering, ElementFormat, Job},
-    cursor::{Format, checked},
-    io::{Io, read_whole},
-    object_header::expect_prefix,
+    cursor::{Format, Reader, checked},
+    io::{Io, Tree, walk},
 };
 
 pub(crate) const HEADER: &str = "fixed array header";
@@ -39,6 +38,7 @@ pub(crate) struct FixedArray {
     /// Number of elements in a page.
     page_elements: u64,
     header: u64,
+    format: Format,
 }
 
 impl FixedArray {
@@ -49,28 +49,33 @@ impl FixedArray {
 
     /// Parses a header from exactly [`FixedArray::header_size`] bytes.
     pub(crate) fn parse(bytes: &[u8], address: u64, format: Format) -> Result<Self, Error> {
-        let truncated = Error::truncated(HEADER, address);
-        let mut cursor = Cursor::little(bytes, address);
-        expect_prefix(&mut cursor, HEADER, *b"FAHD", 0)?;
-        checked(HEADER, address, bytes)?;
-        let [client, element_size, page_bits] = cursor.array().map_err(&truncated)?;
-        let elements = cursor.uint(format.length_size.into()).map_err(&truncated)?;
-        let block = format.address(&mut cursor).map_err(&truncated)?;
+        let mut reader = Reader::checked(HEADER, b"FAHD", bytes, address, format)?;
+        reader.version(0..=0)?;
+        let (client, element_size, page_bits) = (reader.u8()?, reader.u8()?, reader.u8()?);
+        let (elements, block) = (reader.raw_length()?, reader.address()?);
         if client > 1 || element_size == 0 {
             let problem = format!("client {client} with elements of {element_size} bytes, expected 0 or 1");
-            return Err(Error::malformed(HEADER, address, problem));
+            return Err(reader.malformed(problem));
         }
         // The library's shift by more bits is undefined.
         let Some(page_elements) = 1_u64.checked_shl(page_bits.into()) else {
-            return Err(Error::malformed(HEADER, address, format!("pages of 2^{page_bits} elements")));
+            return Err(reader.malformed(format!("pages of 2^{page_bits} elements")));
         };
-        Ok(Self { filtered: client == 1, element_size, elements, block, page_elements, header: address })
+        Ok(Self {
+            filtered: client == 1,
+            element_size,
+            elements,
+            block,
+            page_elements,
+            header: address,
+            format,
+        })
     }
 
     /// Returns the size in bytes of the data block before its elements or pages, without the checksum.
-    fn block_prefix(&self, format: Format) -> u64 {
+    fn block_prefix(&self) -> u64 {
         let bitmap = if self.is_paged() { self.pages().div_ceil(8) } else { 0 };
-        bitmap.saturating_add(6).saturating_add(format.offset_size.into())
+        bitmap.saturating_add(6).saturating_add(self.format.offset_size.into())
     }
 
     /// Returns whether the elements are in pages.
@@ -87,32 +92,17 @@ impl FixedArray {
     }
 
     /// Returns the range of the data block: with its elements, or up to the end of its page bitmap.
-    pub(crate) fn block_range(&self, address: u64, format: Format) -> ByteRange {
+    pub(crate) fn block_range(&self, address: u64) -> ByteRange {
         let elements = if self.is_paged() { 0 } else { self.bytes_of(self.elements) };
-        let length = self.block_prefix(format).saturating_add(elements).saturating_add(CHECKSUM);
+        let length = self.block_prefix().saturating_add(elements).saturating_add(CHECKSUM);
         ByteRange::new(address, length)
     }
 
     /// Checks a data block. Returns its elements or its page bitmap.
-    pub(crate) fn parse_block<'a>(
-        &self,
-        bytes: &'a [u8],
-        address: u64,
-        format: Format,
-    ) -> Result<&'a [u8], Error> {
-        let truncated = Error::truncated(BLOCK, address);
-        let mut cursor = Cursor::little(bytes, address);
-        expect_prefix(&mut cursor, BLOCK, *b"FADB", 0)?;
-        let content = checked(BLOCK, address, bytes)?;
-        let client = cursor.u8().map_err(&truncated)?;
-        let header = format.address(&mut cursor).map_err(&truncated)?;
-        if client != u8::from(self.filtered) || header != Some(self.header) {
-            let problem =
-                format!("client {client} and header address {header:x?}, expected {:#x}", self.header);
-            return Err(Error::malformed(BLOCK, address, problem));
-        }
-        let prefix = 6_usize.saturating_add(format.offset_size.into());
-        Ok(content.get(prefix..).unwrap_or_default())
+    pub(crate) fn parse_block<'a>(&self, bytes: &'a [u8], address: u64) -> Result<&'a [u8], Error> {
+        let mut reader = Reader::checked(BLOCK, b"FADB", bytes, address, self.format)?;
+        check_block(&mut reader, self.filtered, self.header)?;
+        Ok(reader.rest())
     }
 
     /// Returns the initialized pages with elements before `end`: the index of the first element and the range of each
@@ -122,9 +112,8 @@ impl FixedArray {
         bitmap: &'a [u8],
         address: u64,
         end: u64,
-        format: Format,
     ) -> impl Iterator<Item = (u64, ByteRange)> + 'a {
-        let first_page = address.saturating_add(self.block_prefix(format)).saturating_add(CHECKSUM);
+        let first_page = address.saturating_add(self.block_prefix()).saturating_add(CHECKSUM);
         let step = self.bytes_of(self.page_elements).saturating_add(CHECKSUM);
         let end = end.min(self.elements);
         (0..end.div_ceil(self.page_elements.max(1))).filter(|page| bit(bitmap, *page)).map(move |page| {
@@ -136,6 +125,16 @@ impl FixedArray {
     }
 }
 
+/// Checks the fields common to all blocks of fixed and extensible arrays: version, client, and address of the header.
+pub(crate) fn check_block(reader: &mut Reader<'_>, filtered: bool, header: u64) -> Result<(), Error> {
+    reader.version(0..=0)?;
+    let (client, found) = (reader.u8()?, reader.address()?);
+    if client == u8::from(filtered) && found == Some(header) {
+        return Ok(());
+    }
+    Err(reader.malformed(format!("client {client} and header address {found:x?}, expected {header:#x}")))
+}
+
 /// Returns bit `number` of a bitmap, counted from the most significant bit of the first byte.
 pub(crate) fn bit(bitmap: &[u8], number: u64) -> bool {
     let byte = usize::try_from(number / 8).ok().and_then(|at| bitmap.get(at));
@@ -145,118 +144,70 @@ pub(crate) fn bit(bitmap: &[u8], number: u64) -> bool {
 // Walks fixed arrays: headers, then data blocks, then the pages of paged data blocks.
 
 /// An array in progress.
-struct Array<'a> {
-    job: Job<'a>,
-    state: Result<Header, Error>,
+struct Array<'a, 'b> {
+    job: &'a mut Job<'b>,
+    format: Format,
+    header: Option<(FixedArray, ElementFormat, ChunkNumbering)>,
 }
 
-/// Properties that follow from the header and the dataset.
-struct Header {
-    array: FixedArray,
-    elements: ElementFormat,
-    numbering: ChunkNumbering,
-}
-
-/// A page to read.
-struct Page {
-    array: usize,
-    first: u64,
-    range: ByteRange,
+/// A structure of an array.
+enum Part {
+    Header,
+    Block,
+    /// The page with this first element.
+    Page(u64),
 }
 
 /// Fills the chunk tables of the arrays.
-pub(super) async fn read_fixed_arrays<'a>(
-    io: &Io<'_>,
-    format: Format,
-    jobs: Vec<Job<'a>>,
-) -> Vec<(Job<'a>, Result<(), Error>)> {
+pub(crate) async fn read_fixed_arrays(io: &Io<'_>, format: Format, jobs: Vec<&mut Job<'_>>) {
     let size = FixedArray::header_size(format);
-    let ranges: Vec<_> = jobs.iter().map(|job| ByteRange::new(job.address, size)).collect();
-    let headers = read_whole(io, HEADER, &ranges).await;
-    let open = |(job, bytes): (Job<'a>, Result<Bytes, Error>)| {
-        let state = bytes.and_then(|bytes| Header::parse(&bytes, &job, format));
-        Array { job, state }
-    };
-    let mut arrays: Vec<_> = jobs.into_iter().zip(headers).map(open).collect();
-    let ranges: Vec<_> =
-        arrays.iter().enumerate().filter_map(|(place, array)| array.block(place, format)).collect();
-    let only: Vec<_> = ranges.iter().map(|(_, range)| *range).collect();
-    let mut pages = Vec::new();
-    for ((place, range), bytes) in ranges.into_iter().zip(read_whole(io, BLOCK, &only).await) {
-        if let Some(array) = arrays.get_mut(place) {
-            let result = bytes.and_then(|bytes| array.read_block(place, range, &bytes, format, &mut pages));
-            array.note(result);
-        }
+    let headers = jobs.iter().map(|job| (ByteRange::new(job.address, size), Part::Header)).collect();
+    let mut arrays: Vec<_> = jobs.into_iter().map(|job| Array { job, format, header: None }).collect();
+    walk(io, "fixed array", &mut arrays, headers).await;
+}
+
+impl Tree for Array<'_, '_> {
+    type Part = Part;
+
+    fn result(&mut self) -> &mut Result<(), Error> {
+        &mut self.job.result
     }
-    for batch in pages.chunks(io.batch()) {
-        let ranges: Vec<_> = batch.iter().map(|page| page.range).collect();
-        for (page, bytes) in batch.iter().zip(read_whole(io, PAGE, &ranges).await) {
-            if let Some(array) = arrays.get_mut(page.array) {
-                let result =
-                    bytes.and_then(|bytes| array.list(page.first, checked(PAGE, page.range.start, &bytes)?));
-                array.note(result);
+
+    fn visit(
+        &mut self,
+        range: ByteRange,
+        part: &Part,
+        bytes: &Bytes,
+    ) -> Result<Vec<(ByteRange, Part)>, Error> {
+        let format = self.format;
+        let Some((array, elements, numbering)) = &self.header else {
+            let array = FixedArray::parse(bytes, range.start, format)?;
+            let elements = self.job.elements(format, array.element_size, array.filtered, HEADER)?;
+            let numbering = self.job.numbering(false)?;
+            if Some(array.elements) != numbering.most {
+                let problem = format!("{} elements, expected {:?}", array.elements, numbering.most);
+                return Err(Error::malformed(HEADER, range.start, problem));
+            }
+            let block = array.block.map(|address| (array.block_range(address), Part::Block));
+            self.header = Some((array, elements, numbering));
+            return Ok(block.into_iter().collect());
+        };
+        match part {
+            Part::Header => {}
+            Part::Block => {
+                let content = array.parse_block(bytes, range.start)?;
+                if array.is_paged() {
+                    self.job.columns.reserve(numbering.end);
+                    let pages = array.page_ranges(content, range.start, numbering.end);
+                    return Ok(pages.map(|(first, range)| (range, Part::Page(first))).collect());
+                }
+                self.job.list(0, content, *elements, numbering)?;
+            }
+            Part::Page(first) => {
+                self.job.list(*first, checked(PAGE, range.start, bytes)?, *elements, numbering)?;
             }
         }
-    }
-    arrays.into_iter().map(|array| (array.job, array.state.map(drop))).collect()
-}
-
-impl Header {
-    fn parse(bytes: &[u8], job: &Job<'_>, format: Format) -> Result<Self, Error> {
-        let array = FixedArray::parse(bytes, job.address, format)?;
-        let numbering = job.numbering(false)?;
-        if array.filtered != job.request.filtered || Some(array.elements) != numbering.most {
-            let problem = format!(
-                "{} elements, filtered: {}; expected {:?}, filtered: {}",
-                array.elements, array.filtered, numbering.most, job.request.filtered
-            );
-            return Err(Error::malformed(HEADER, job.address, problem));
-        }
-        let size = array.element_size.into();
-        let elements =
-            ElementFormat::new(format, job.request.size_width(format), size, 0, HEADER, job.address)?;
-        Ok(Self { array, elements, numbering })
-    }
-}
-
-impl Array<'_> {
-    fn note(&mut self, result: Result<(), Error>) {
-        if let Err(error) = result {
-            self.state = Err(error);
-        }
-    }
-
-    /// Returns the range of the data block, if there is one.
-    fn block(&self, place: usize, format: Format) -> Option<(usize, ByteRange)> {
-        let array = &self.state.as_ref().ok()?.array;
-        Some((place, array.block_range(array.block?, format)))
-    }
-
-    fn read_block(
-        &mut self,
-        place: usize,
-        range: ByteRange,
-        bytes: &[u8],
-        format: Format,
-        pages: &mut Vec<Page>,
-    ) -> Result<(), Error> {
-        let Ok(Header { array, numbering, .. }) = &self.state else { return Ok(()) };
-        let content = array.parse_block(bytes, range.start, format)?;
-        if !array.is_paged() {
-            return self.list(0, content);
-        }
-        let ranges = array.page_ranges(content, range.start, numbering.end, format);
-        pages.extend(ranges.map(|(first, range)| Page { array: place, first, range }));
-        self.job.columns.reserve(numbering.end);
-        Ok(())
-    }
-
-    /// Adds the chunks of consecutive elements to the table.
-    fn list(&mut self, first: u64, content: &[u8]) -> Result<(), Error> {
-        match &self.state {
-            Ok(header) => self.job.list(first, content, header.elements, &header.numbering),
-            Err(_) => Ok(()),
-        }
+        Ok(Vec::new())
     }
 }
 
@@ -280,8 +231,8 @@ mod tests {
         assert!(array.filtered && !array.is_paged());
         assert_eq!((array.element_size, array.elements, array.block), (20, 3, Some(0x56b)));
         let block = bytes_of(BLOCK_HEX);
-        assert_eq!(array.block_range(0x56b, FORMAT), ByteRange::new(0x56b, block.len() as u64));
-        assert_eq!(array.parse_block(&block, 0x56b, FORMAT).unwrap(), &block[14..74]);
+        assert_eq!(array.block_range(0x56b), ByteRange::new(0x56b, block.len() as u64));
+        assert_eq!(array.parse_block(&block, 0x56b).unwrap(), &block[14..74]);
     }
 
     /// Ten elements of 8 bytes in pages of four, of which the first and the last are initialized.
@@ -294,12 +245,13 @@ mod tests {
             block: Some(0x100),
             page_elements: 4,
             header: 0x40,
+            format: FORMAT,
         };
         assert!(array.is_paged());
-        assert_eq!(array.block_range(0x100, FORMAT), ByteRange::new(0x100, 19));
-        let pages: Vec<_> = array.page_ranges(&[0b1010_0000], 0x100, 10, FORMAT).collect();
+        assert_eq!(array.block_range(0x100), ByteRange::new(0x100, 19));
+        let pages: Vec<_> = array.page_ranges(&[0b1010_0000], 0x100, 10).collect();
         assert_eq!(pages, [(0, ByteRange::new(0x113, 36)), (8, ByteRange::new(0x113 + 72, 20))]);
-        let pages: Vec<_> = array.page_ranges(&[0xff], 0x100, 4, FORMAT).collect();
+        let pages: Vec<_> = array.page_ranges(&[0xff], 0x100, 4).collect();
         assert_eq!(pages, [(0, ByteRange::new(0x113, 36))], "pages outside of the extent are omitted");
     }
 
@@ -322,7 +274,7 @@ mod tests {
         bytes[5] = 2;
         assert!(FixedArray::parse(&bytes, 0, FORMAT).unwrap_err().to_string().contains("checksum"));
         let array = FixedArray::parse(&bytes_of(HEADER_HEX), 0x400, FORMAT).unwrap();
-        let error = array.parse_block(&bytes_of(BLOCK_HEX), 0x56b, FORMAT).unwrap_err().to_string();
+        let error = array.parse_block(&bytes_of(BLOCK_HEX), 0x56b).unwrap_err().to_string();
         assert!(error.contains("client 1 and header address Some(443), expected 0x400"), "{error}");
     }
 }

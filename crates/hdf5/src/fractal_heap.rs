@@ -17,10 +17,9 @@ use virtualize_bytes::ByteRange;
 use crate::{
     Error,
     btree2::read_records,
-    chunk_index::read_sized,
     cursor::{self, Format, Reader, slice},
     filters::{self, decode},
-    io::{Io, read_whole},
+    io::{Io, read_sized, read_whole},
     model::Filter,
 };
 

@@ -11,10 +11,10 @@ use bytes::Bytes;
 
 use crate::{
     Error,
-    chunk_index::read_sized,
     cursor::{Format, Reader, padding_to_eight, slice},
-    io::Io,
+    io::{Io, read_sized},
     layout::HeapPointer,
+    reference,
     value::Collections,
 };
 
@@ -110,10 +110,7 @@ pub(crate) struct VariableElement {
 pub(crate) fn parse_variable(bytes: &[u8], format: Format) -> Result<VariableElement, Error> {
     let mut reader = Reader::new("variable-length element", bytes, 0, format);
     let length = u64::from(reader.u32()?);
-    let collection = reader.address()?.filter(|address| *address != format.base);
-    let index = reader.u32()?;
-    let pointer = collection.map(|collection| HeapPointer { collection, index });
-    Ok(VariableElement { length, pointer })
+    Ok(VariableElement { length, pointer: reference::pointer(&mut reader)? })
 }
 
 #[cfg(test)]

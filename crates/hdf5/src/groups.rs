@@ -9,7 +9,7 @@ use crate::{
     Error,
     attribute::{DenseStorage, dense_storage},
     btree2::{Btree2Records, read_records},
-    cursor::{Format, Reader},
+    cursor::{Format, Reader, text_before_nul},
     fractal_heap::{HeapId, HeapObject, open_heaps, read_heap_objects},
     io::Io,
     model::{Link, LinkTarget},
@@ -402,7 +402,7 @@ fn parse(bytes: &[u8], address: u64, format: Format) -> Result<OrderedLink, Erro
         let problem = format!("flags {flags:#04x}, character set {charset}, name of {length} bytes");
         return Err(reader.malformed(format!("{problem}; expected at most 0x1f, at most 1, and 1 or more")));
     }
-    let name = text(reader.take(length)?);
+    let name = text_before_nul(reader.take(length)?);
     Ok((creation, Link { name, target: target(&mut reader, class)? }))
 }
 
@@ -417,7 +417,7 @@ fn target(reader: &mut Reader<'_>, class: u8) -> Result<LinkTarget, Error> {
     let length = u64::from(reader.u16()?);
     let value = reader.take(length)?;
     match class {
-        1 if length > 0 => Ok(LinkTarget::Soft(text(value))),
+        1 if length > 0 => Ok(LinkTarget::Soft(text_before_nul(value))),
         64 if length > 2 => Ok(external(reader, value).unwrap_or_else(LinkTarget::Unreadable)),
         65.. => Ok(LinkTarget::UserDefined(class)),
         _ => Err(reader
@@ -428,17 +428,14 @@ fn target(reader: &mut Reader<'_>, class: u8) -> Result<LinkTarget, Error> {
 fn external(reader: &Reader<'_>, value: &[u8]) -> Result<LinkTarget, Error> {
     let mut parts = value.get(1..).unwrap_or_default().split(|&byte| byte == 0);
     match (value.first(), parts.next(), parts.next()) {
-        (Some(0), Some(file), Some(path)) => Ok(LinkTarget::External { file: text(file), path: text(path) }),
+        (Some(0), Some(file), Some(path)) => {
+            Ok(LinkTarget::External { file: text_before_nul(file), path: text_before_nul(path) })
+        }
         (Some(0), ..) => Err(reader.malformed("empty external link, expected a file and a path")),
         (version, ..) => {
             Err(reader.unsupported(format!("external link version and flags {version:?}, expected 0")))
         }
     }
-}
-
-/// Returns text up to its first NUL, where libhdf5 ends it too.
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes.split(|&byte| byte == 0).next().unwrap_or_default()).into_owned()
 }
 
 // Links of one group before they are sorted.

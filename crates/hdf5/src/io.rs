@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use virtualize_bytes::{Budget, ByteRange, Limits, NeedBytes, ReadRanges};
+use virtualize_bytes::{Budget, ByteRange, Limits, ReadRanges};
 
 use crate::{Error, btree1::TreeRanks, cursor::slice, model::File};
 
@@ -26,21 +26,19 @@ pub(crate) struct Io<'a> {
     longest: u64,
     /// Start of the first page, and the size of pages in bytes, if the file keeps metadata in pages of its own.
     pages: Option<(u64, u64)>,
-    ranks: TreeRanks,
+    /// Sizes of version 1 B-trees.
+    pub(crate) ranks: TreeRanks,
 }
 
 impl<'a> Io<'a> {
     pub(crate) fn new(source: &'a dyn ReadRanges, limits: Limits) -> Self {
-        let budget = Budget::of_file(&limits, source.size());
-        let (head, overlay) = (Bytes::new(), BTreeMap::new());
-        let size = source.size();
         Self {
             source,
-            size,
+            size: source.size(),
             limits,
-            budget,
-            head,
-            overlay,
+            budget: Budget::of_file(&limits, source.size()),
+            head: Bytes::new(),
+            overlay: BTreeMap::new(),
             longest: 0,
             pages: None,
             ranks: TreeRanks::DEFAULT,
@@ -66,15 +64,6 @@ impl<'a> Io<'a> {
     /// Ends the file where the superblock declares its end: libhdf5 reads nothing past it.
     pub(crate) fn set_end(&mut self, end: u64) {
         self.size = self.size.min(end);
-    }
-
-    /// Sets the sizes of version 1 B-trees.
-    pub(crate) fn set_ranks(&mut self, ranks: TreeRanks) {
-        self.ranks = ranks;
-    }
-
-    pub(crate) fn ranks(&self) -> TreeRanks {
-        self.ranks
     }
 
     /// Adds structures that replace the bytes of the file at their addresses.
@@ -133,10 +122,10 @@ impl<'a> Io<'a> {
         }
     }
 
-    /// Announces all bytes between the nodes of one level of a tree, if the nodes below them, of `bytes` altogether, fill
-    /// at least a quarter: pages without a node are then rare.
-    pub(crate) fn will_read_below(&self, nodes: impl Iterator<Item = u64> + Clone, bytes: u64) {
-        if self.source.is_local() {
+    /// Announces all bytes between the structures of one level of a tree, if the structures below them, of `bytes`
+    /// altogether, fill at least a quarter: pages without a structure are then rare.
+    fn will_read_below(&self, nodes: impl Iterator<Item = u64> + Clone, bytes: u64) {
+        if bytes == 0 || self.source.is_local() {
             return;
         }
         let (Some(first), Some(last)) = (nodes.clone().min(), nodes.max()) else { return };
@@ -174,14 +163,7 @@ impl<'a> Io<'a> {
     }
 
     async fn read_file(&self, ranges: &[ByteRange]) -> Result<Vec<Bytes>, Error> {
-        let in_head = |range: &ByteRange| {
-            let range = range.clamp_to(self.size());
-            slice(&self.head, range.start, range.end())
-        };
-        let known: Vec<_> = ranges.iter().map(in_head).collect();
-        if known.iter().all(Option::is_none) {
-            return self.fetch(ranges).await;
-        }
+        let known: Vec<_> = ranges.iter().map(|range| slice(&self.head, range.start, range.end())).collect();
         let unknown = ranges.iter().zip(&known).filter(|(_, known)| known.is_none());
         let unknown: Vec<_> = unknown.map(|(range, _)| *range).collect();
         let mut fetched = self.fetch(&unknown).await?.into_iter();
@@ -210,35 +192,127 @@ pub(crate) async fn read_whole(
     structure: &'static str,
     ranges: &[ByteRange],
 ) -> Vec<Result<Bytes, Error>> {
-    if ranges.is_empty() {
-        return Vec::new();
-    }
-    let checks: Vec<_> = ranges.iter().map(|range| check(io, structure, *range)).collect();
-    if checks.iter().all(Result::is_ok) {
-        return match io.read(ranges).await {
-            Ok(parts) => parts.into_iter().map(Ok).collect(),
-            Err(error) => ranges.iter().map(|_| Err(error.clone())).collect(),
-        };
-    }
-    let good: Vec<_> =
-        ranges.iter().zip(&checks).filter_map(|(range, ok)| ok.is_ok().then_some(*range)).collect();
-    match io.read(&good).await {
+    let check = |range: &ByteRange| {
+        let (most, available) = (io.limits().structure_bytes, range.clamp_to(io.size()).length);
+        if range.length > most {
+            let problem = format!("{} bytes, expected at most {most}", range.length);
+            Err(Error::limit(structure, range.start, problem))
+        } else if available < range.length {
+            Err(Error::Truncated { structure, address: range.start, range: *range })
+        } else {
+            Ok(*range)
+        }
+    };
+    let checked: Vec<_> = ranges.iter().map(check).collect();
+    let valid: Vec<_> = checked.iter().flatten().copied().collect();
+    match io.read(&valid).await {
         Ok(parts) => {
             let mut parts = parts.into_iter();
-            checks.into_iter().map(|check| check.map(|()| parts.next().unwrap_or_default())).collect()
+            checked.into_iter().map(|range| range.map(|_| parts.next().unwrap_or_default())).collect()
         }
         Err(error) => ranges.iter().map(|_| Err(error.clone())).collect(),
     }
 }
 
-fn check(io: &Io<'_>, structure: &'static str, range: ByteRange) -> Result<(), Error> {
-    if range.length > io.limits().structure_bytes {
-        let problem = format!("{} bytes, expected at most {}", range.length, io.limits().structure_bytes);
-        return Err(Error::limit(structure, range.start, problem));
+/// Reads the structure at each address: `guess` bytes of each in one batch, then, in a second one, those that are
+/// longer according to `length`.
+pub(crate) async fn read_sized(
+    io: &Io<'_>,
+    structure: &'static str,
+    addresses: &[u64],
+    guess: u64,
+    length: impl Fn(&[u8], u64) -> Result<u64, Error>,
+) -> Result<Vec<Result<Bytes, Error>>, Error> {
+    let guesses: Vec<_> = addresses.iter().map(|&address| ByteRange::new(address, guess)).collect();
+    let mut whole = Vec::with_capacity(addresses.len());
+    let mut longer = Vec::new();
+    for (bytes, &address) in io.read(&guesses).await?.into_iter().zip(addresses) {
+        let length = length(&bytes, address);
+        let known = bytes.len() as u64;
+        if let Ok(length @ 1..) = length
+            && length > known
+        {
+            longer.push((whole.len(), ByteRange::new(address, length)));
+        }
+        whole.push(length.map(|_| bytes));
     }
-    let there = range.clamp_to(io.size()).length;
-    if there < range.length {
-        return Err(Error::truncated(structure, range.start)(NeedBytes { range, available: there }));
+    let ranges: Vec<_> = longer.iter().map(|(_, range)| *range).collect();
+    for ((index, _), bytes) in longer.iter().zip(read_whole(io, structure, &ranges).await) {
+        if let Some(place) = whole.get_mut(*index) {
+            *place = bytes;
+        }
     }
-    Ok(())
+    Ok(whole)
+}
+
+/// A structure to read in [`walk`].
+pub(crate) struct Step<P> {
+    /// Index of the tree.
+    tree: usize,
+    pub(crate) range: ByteRange,
+    /// What the structure is.
+    pub(crate) part: P,
+}
+
+/// A tree of structures that refer to others, such as a B-tree or an array of blocks.
+pub(crate) trait Tree {
+    /// What a structure of the tree is.
+    type Part;
+
+    /// Parses a structure. Returns those to which it refers.
+    fn visit(
+        &mut self,
+        range: ByteRange,
+        part: &Self::Part,
+        bytes: &Bytes,
+    ) -> Result<Vec<(ByteRange, Self::Part)>, Error>;
+
+    /// The error after which nothing of the tree is read.
+    fn result(&mut self) -> &mut Result<(), Error>;
+
+    /// Returns the approximate number of bytes of all structures below those of the next level; 0 if it is unknown.
+    fn bytes_below(&self, _level: &[Step<Self::Part>]) -> u64 {
+        0
+    }
+}
+
+/// Reads trees from their roots, one level of all trees together. No structure may occur twice in a level, which keeps a
+/// small file from describing a huge tree.
+pub(crate) async fn walk<T: Tree>(
+    io: &Io<'_>,
+    structure: &'static str,
+    trees: &mut [T],
+    roots: Vec<(ByteRange, T::Part)>,
+) {
+    let step = |tree, (range, part)| Step { tree, range, part };
+    let mut level: Vec<_> = roots.into_iter().enumerate().map(|(tree, root)| step(tree, root)).collect();
+    while !level.is_empty() {
+        let mut next = Vec::new();
+        for batch in level.chunks(io.batch()) {
+            let ranges: Vec<_> = batch.iter().map(|step| step.range).collect();
+            for (visited, bytes) in batch.iter().zip(read_whole(io, structure, &ranges).await) {
+                let Some(tree) = trees.get_mut(visited.tree) else { continue };
+                if tree.result().is_err() {
+                    continue;
+                }
+                match bytes.and_then(|bytes| tree.visit(visited.range, &visited.part, &bytes)) {
+                    Ok(below) => next.extend(below.into_iter().map(|below| step(visited.tree, below))),
+                    Err(error) => *tree.result() = Err(error),
+                }
+            }
+        }
+        let mut starts: Vec<_> = next.iter().map(|step| (step.tree, step.range.start)).collect();
+        starts.sort_unstable();
+        for [first, second] in starts.array_windows() {
+            if let Some(tree) = trees.get_mut(first.0).filter(|_| first == second) {
+                *tree.result() = Err(Error::malformed(structure, first.1, "a second parent, expected one"));
+            }
+        }
+        for steps in next.chunk_by(|first, second| first.tree == second.tree) {
+            let tree = steps.first().and_then(|step| trees.get(step.tree));
+            let bytes = tree.map_or(0, |tree| tree.bytes_below(steps));
+            io.will_read_below(steps.iter().map(|step| step.range.start), bytes);
+        }
+        level = next;
+    }
 }

@@ -42,6 +42,7 @@ mod testing;
 mod value;
 mod virtual_dataset;
 
+pub use cursor::lookup3;
 pub use error::Error;
 pub use read::{complete, read, read_sequences, resolve_elements};
 pub use value::decode_element;

@@ -11,13 +11,12 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use virtualize_bytes::{ByteRange, Cursor};
+use virtualize_bytes::ByteRange;
 
 use crate::{
     Error, attribute,
-    chunk_index::read_sized,
     cursor::{self, Format, Reader, slice},
-    io::{Io, read_whole},
+    io::{Io, read_sized, read_whole},
     layout::{self, LayoutMessage},
     model::ChunkIndexKind,
 };
@@ -346,27 +345,6 @@ impl Reading {
         }
         Ok(())
     }
-}
-
-/// Reads a four-byte signature and a version byte and compares them with the expected ones.
-pub(crate) fn expect_prefix(
-    cursor: &mut Cursor<'_>,
-    structure: &'static str,
-    signature: [u8; 4],
-    version: u8,
-) -> Result<(), Error> {
-    let address = cursor.address();
-    let truncated = Error::truncated(structure, address);
-    let found = cursor.array::<4>().map_err(&truncated)?;
-    if found != signature {
-        let (expected, found) = (signature.escape_ascii(), found.escape_ascii());
-        return Err(Error::malformed(structure, address, format!("signature {found}, expected {expected}")));
-    }
-    let found = cursor.u8().map_err(truncated)?;
-    if found != version {
-        return Err(Error::unsupported(structure, address, format!("version {found}, expected {version}")));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -88,10 +88,10 @@ async fn open<'a>(
     let superblock = find_superblock(&io).await?;
     io.set_end(superblock.end);
     let extension = read_extension(&io, &superblock).await?;
-    io.set_ranks(match extension.as_ref().and_then(|header| header.find(kind::TREE_RANKS)) {
-        Some(message) => btree1::parse(&message.body, message.address, superblock.format),
-        None => Ok(superblock.ranks),
-    }?);
+    io.ranks = match extension.as_ref().and_then(|header| header.find(kind::TREE_RANKS)) {
+        Some(message) => btree1::parse(&message.body, message.address, superblock.format)?,
+        None => superblock.ranks,
+    };
     let message = extension.as_ref().and_then(|header| header.find(kind::FILE_SPACE));
     let size = message.map(|m| superblock::parse_page_size(&m.body, m.address, superblock.format));
     if let Some(Ok(Some(size))) = size {

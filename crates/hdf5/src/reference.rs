@@ -35,11 +35,6 @@ pub(crate) enum StoredReference {
     OtherFile,
 }
 
-/// Parses a region reference of type 1.
-pub(crate) fn parse_region(bytes: &[u8], format: Format) -> Result<Option<HeapPointer>, Error> {
-    pointer(&mut Reader::new(STRUCTURE, bytes, 0, format))
-}
-
 /// Parses a reference of HDF5 1.12.
 pub(crate) fn parse_standard(bytes: &[u8], format: Format) -> Result<StoredReference, Error> {
     let mut reader = Reader::new(STRUCTURE, bytes, 0, format);
@@ -60,8 +55,7 @@ pub(crate) fn parse_standard(bytes: &[u8], format: Format) -> Result<StoredRefer
 /// Parses the global heap object of a region reference of type 1: the address of the dataset and the selection.
 pub(crate) fn region_in_heap(bytes: &[u8], format: Format) -> Result<(u64, Selection), Error> {
     let mut reader = Reader::new(STRUCTURE, bytes, 0, format);
-    let dataset = reader.defined_address()?;
-    Ok((dataset, selection_after(bytes, u64::from(format.offset_size))?))
+    Ok((reader.defined_address()?, parse_selection(&mut reader)?))
 }
 
 /// Parses the global heap object of a region reference of HDF5 1.12.
@@ -69,8 +63,8 @@ pub(crate) fn standard_region_in_heap(bytes: &[u8], format: Format) -> Result<(u
     let mut reader = Reader::new(STRUCTURE, bytes, 0, format);
     let dataset =
         token(&mut reader)?.ok_or_else(|| reader.malformed("null token, expected that of a dataset"))?;
-    let before = u64::from(format.offset_size).saturating_add(1 + 4 + 4);
-    Ok((dataset, selection_after(bytes, before)?))
+    reader.skip(8)?;
+    Ok((dataset, parse_selection(&mut reader)?))
 }
 
 /// Parses the global heap object of an attribute reference of HDF5 1.12: the address of the object and the attribute's
@@ -96,17 +90,12 @@ fn token(reader: &mut Reader<'_>) -> Result<Option<u64>, Error> {
     Ok(reader.address()?.filter(|address| *address != base))
 }
 
-fn pointer(reader: &mut Reader<'_>) -> Result<Option<HeapPointer>, Error> {
+/// Reads a pointer to the global heap; `None` if its address is null.
+pub(crate) fn pointer(reader: &mut Reader<'_>) -> Result<Option<HeapPointer>, Error> {
     let base = reader.format().base;
     let collection = reader.address()?.filter(|address| *address != base);
     let index = reader.u32()?;
     Ok(collection.map(|collection| HeapPointer { collection, index }))
-}
-
-fn selection_after(bytes: &[u8], start: u64) -> Result<Selection, Error> {
-    let start = usize::try_from(start).unwrap_or(usize::MAX);
-    let rest = bytes.get(start..).ok_or_else(|| Error::malformed(STRUCTURE, 0, "no selection"))?;
-    parse_selection(&mut virtualize_bytes::Cursor::little(rest, 0))
 }
 
 #[cfg(test)]
@@ -131,8 +120,9 @@ mod tests {
         assert_eq!(region, StoredReference::Region(pointer));
         let other = standard("02 01 0e000000 0008000000000000 03000000").unwrap();
         assert_eq!(other, StoredReference::OtherFile);
-        assert_eq!(parse_region(&bytes_of("0008000000000000 03000000"), FORMAT).unwrap(), Some(pointer));
-        assert_eq!(parse_region(&[0; 12], FORMAT).unwrap(), None);
+        let region = |bytes: &[u8]| super::pointer(&mut Reader::new(STRUCTURE, bytes, 0, FORMAT)).unwrap();
+        assert_eq!(region(&bytes_of("0008000000000000 03000000")), Some(pointer));
+        assert_eq!(region(&[0; 12]), None);
         assert!(standard("07 00 08 2003000000000000 00000000000000").is_err(), "kind 7");
         assert!(standard("02 00 04 2003000000000000 00000000000000").is_err(), "token of 4 bytes");
         assert!(standard("02").is_err(), "too short");

@@ -6,6 +6,7 @@ use virtualize_bytes::{Address, ByteRange};
 
 use crate::{
     Error,
+    cursor::text_before_nul,
     io::Io,
     model::{Dataset, Datatype, File, Group, Layout, LinkTarget, Object},
 };
@@ -21,11 +22,7 @@ pub(crate) async fn struct_metadata(io: &Io<'_>, file: &File) -> Result<Option<S
         return Ok(None);
     }
     let parts = io.read(&ranges).await?;
-    let text = |bytes: &bytes::Bytes| {
-        let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
-        String::from_utf8_lossy(text).into_owned()
-    };
-    Ok(Some(parts.iter().map(text).collect()))
+    Ok(Some(parts.iter().map(|part| text_before_nul(part)).collect()))
 }
 
 /// Returns the ranges of the parts in their order, up to the first one that exceeds the file or the limit.

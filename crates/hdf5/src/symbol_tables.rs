@@ -93,7 +93,7 @@ async fn descend(io: &Io<'_>, format: Format, walks: &mut [Walk]) -> bool {
     for (index, walk) in walks.iter_mut().enumerate() {
         wanted.extend(std::mem::take(&mut walk.level).into_iter().map(|address| (index, address)));
     }
-    let rank = io.ranks().groups;
+    let rank = io.ranks.groups;
     let length = tree_node_length(rank, format);
     let ranges: Vec<_> = wanted.iter().map(|(_, address)| ByteRange::new(*address, length)).collect();
     let nodes = read_whole(io, "group B-tree node", &ranges).await;
@@ -120,7 +120,7 @@ async fn read_symbols(
     format: Format,
     walks: &[Walk],
 ) -> Result<Vec<Result<SymbolNodes, Error>>, Error> {
-    let rank = io.ranks().symbols;
+    let rank = io.ranks.symbols;
     let length = symbol_node_length(rank, format);
     let leaves = walks.iter().flat_map(|walk| walk.leaves.iter().flatten());
     let ranges: Vec<_> = leaves.map(|address| ByteRange::new(*address, length)).collect();

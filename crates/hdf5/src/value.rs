@@ -7,7 +7,7 @@ use virtualize_bytes::Address;
 
 use crate::{
     Error,
-    cursor::Format,
+    cursor::{Format, Reader},
     global_heap,
     layout::HeapPointer,
     model::{ByteOrder, Datatype, Element, Float, Integer, Member, ReferenceKind, Selection, StringPadding},
@@ -135,7 +135,8 @@ impl<'a> Decoder<'a> {
                 let address = format.address(&mut cursor).ok().flatten();
                 return Ok(Element::Object(address.filter(|address| *address != format.base).map(Address)));
             }
-            ReferenceKind::Region => match reference::parse_region(bytes, format)? {
+            ReferenceKind::Region => match reference::pointer(&mut Reader::new(STRUCTURE, bytes, 0, format))?
+            {
                 None => return Ok(Element::Object(None)),
                 Some(pointer) => return self.region(pointer, format, reference::region_in_heap),
             },

@@ -8,11 +8,10 @@
 //! In version 1, a name can be the index of the mapping that spells it out (flag bit 0: file, bit 1: dataset), and the
 //! file name is omitted if it is this file (bit 2).
 
-use virtualize_bytes::{Cursor, NeedBytes};
-
 use crate::{
     Error,
-    cursor::{Format, checked},
+    cursor::{Format, Reader, checked, uint},
+    dataspace::MAX_RANK,
     model::{Selection, Slab, VirtualMapping},
 };
 
@@ -29,17 +28,16 @@ pub(crate) fn parse_virtual_layout(
     format: Format,
     most: u64,
 ) -> Result<Vec<VirtualMapping>, Error> {
-    let truncated = Error::truncated(STRUCTURE, address);
-    let mut cursor = Cursor::little(bytes, address);
-    let version = cursor.u8().map_err(&truncated)?;
+    let mut reader = Reader::new(STRUCTURE, bytes, address, format);
+    let version = reader.u8()?;
     if version > 1 {
-        return Err(Error::unsupported(STRUCTURE, address, format!("version {version}, expected 0 or 1")));
+        return Err(reader.unsupported(format!("version {version}, expected 0 or 1")));
     }
     checked(STRUCTURE, address, bytes)?;
-    let count = cursor.uint(format.length_size.into()).map_err(&truncated)?;
-    let (mut mappings, mut name_bytes): (Vec<VirtualMapping>, u64) = (Vec::new(), 0);
+    let count = reader.raw_length()?;
+    let (mut mappings, mut name_bytes) = (Vec::new(), 0_u64);
     for _ in 0..count {
-        let mapping = entry(&mut cursor, version, &mappings, address, format)?;
+        let mapping = entry(&mut reader, version, &mappings)?;
         let names = mapping.file.len().saturating_add(mapping.dataset.len());
         name_bytes = name_bytes.saturating_add(names as u64);
         if name_bytes > most {
@@ -48,56 +46,37 @@ pub(crate) fn parse_virtual_layout(
         }
         mappings.push(mapping);
     }
-    match cursor.remaining() {
+    match reader.remaining() {
         4 => Ok(mappings),
-        left => {
-            Err(Error::malformed(STRUCTURE, address, format!("{left} bytes after the entries, expected 4")))
-        }
+        left => Err(reader.malformed(format!("{left} bytes after the entries, expected 4"))),
     }
 }
 
-fn entry(
-    cursor: &mut Cursor<'_>,
-    version: u8,
-    before: &[VirtualMapping],
-    address: u64,
-    format: Format,
-) -> Result<VirtualMapping, Error> {
-    let truncated = Error::truncated(STRUCTURE, address);
-    let flags = if version == 0 { 0 } else { cursor.u8().map_err(&truncated)? };
+fn entry(reader: &mut Reader<'_>, version: u8, before: &[VirtualMapping]) -> Result<VirtualMapping, Error> {
+    let flags = if version == 0 { 0 } else { reader.u8()? };
     if flags > 7 || flags & SHARED_FILE != 0 && flags & SAME_FILE != 0 {
-        return Err(Error::unsupported(
-            STRUCTURE,
-            address,
-            format!("mapping with flags {flags:#x}, expected 0 to 7"),
-        ));
+        return Err(reader.unsupported(format!("mapping with flags {flags:#x}, expected 0 to 7")));
     }
-    let shared = |cursor: &mut Cursor<'_>| {
-        let number = cursor.uint(format.length_size.into()).map_err(&truncated)?;
+    let shared = |reader: &mut Reader<'_>| {
+        let number = reader.raw_length()?;
         let found = usize::try_from(number).ok().and_then(|number| before.get(number));
-        let problem = || {
-            format!(
-                "mapping {} refers to the name of mapping {number}, expected an earlier one",
-                before.len()
-            )
-        };
-        found.ok_or_else(|| Error::malformed(STRUCTURE, address, problem()))
+        found.ok_or_else(|| {
+            let mapping = before.len();
+            let problem = format!("mapping {mapping} refers to the name of mapping {number}");
+            reader.malformed(format!("{problem}, expected an earlier one"))
+        })
     };
     let file = match flags {
         _ if flags & SAME_FILE != 0 => ".".to_owned(),
-        _ if flags & SHARED_FILE != 0 => shared(cursor)?.file.clone(),
-        _ => name(cursor).map_err(&truncated)?,
+        _ if flags & SHARED_FILE != 0 => shared(reader)?.file.clone(),
+        _ => reader.text()?,
     };
     let dataset = match flags & SHARED_DATASET {
-        0 => name(cursor).map_err(&truncated)?,
-        _ => shared(cursor)?.dataset.clone(),
+        0 => reader.text()?,
+        _ => shared(reader)?.dataset.clone(),
     };
-    let (source, destination) = (parse_selection(cursor)?, parse_selection(cursor)?);
+    let (source, destination) = (parse_selection(reader)?, parse_selection(reader)?);
     Ok(VirtualMapping { file, dataset, source, destination })
-}
-
-fn name(cursor: &mut Cursor<'_>) -> Result<String, NeedBytes> {
-    cursor.nul_terminated().map(|text| String::from_utf8_lossy(text).into_owned())
 }
 
 // Serialized dataspace selections (specification, "Dataspace Selection").
@@ -111,113 +90,63 @@ fn name(cursor: &mut Cursor<'_>) -> Result<String, NeedBytes> {
 // hyperslab 3      type(4) version(4) flags(1) width(1) rank(4) regular, or blocks, of width bytes each
 // ```
 
-const SELECTION: &str = "dataspace selection";
-
-/// Maximum rank of a dataspace.
-const MAX_RANK: u32 = 32;
-
-/// Reads the selection at the cursor.
-pub(crate) fn parse_selection(cursor: &mut Cursor<'_>) -> Result<Selection, Error> {
-    let address = cursor.address();
-    let truncated = Error::truncated(SELECTION, address);
-    let kind = cursor.u32().map_err(&truncated)?;
-    let version = cursor.u32().map_err(&truncated)?;
-    let selection = match (kind, version) {
-        (0, 1) => cursor.skip(8).map(|()| Selection::None),
-        (3, 1) => cursor.skip(8).map(|()| Selection::All),
-        (1, 1 | 2) => return points(cursor, version, address),
-        (2, 1..=3) => return hyperslab(cursor, version, address),
+/// Reads the selection at the position of a reader.
+pub(crate) fn parse_selection(outer: &mut Reader<'_>) -> Result<Selection, Error> {
+    let mut reader = Reader::new("dataspace selection", outer.rest(), outer.position(), outer.format());
+    let (kind, version) = (reader.u32()?, reader.u32()?);
+    let (flags, width) = match (kind, version) {
+        (0..=3, 1) => reader.skip(8).map(|()| (0, 4))?,
+        (1, 2) => (0, reader.u8()?),
+        (2, 2) => (reader.u8()?, reader.skip(4).map(|()| 8)?),
+        (2, 3) => (reader.u8()?, reader.u8()?),
+        _ => return Err(reader.unsupported(format!("type {kind}, version {version}, expected type 0 to 3"))),
+    };
+    let selection = match kind {
+        0 => Selection::None,
+        3 => Selection::All,
         _ => {
-            let problem = format!("type {kind}, version {version}, expected type 0 to 3");
-            return Err(Error::unsupported(SELECTION, address, problem));
+            let rank = reader.u32()?;
+            if flags > 1 || !matches!(width, 2 | 4 | 8) || !(1..=MAX_RANK.into()).contains(&rank) {
+                let problem = format!("flags {flags:#x}, numbers of {width} bytes, rank {rank}");
+                return Err(reader.malformed(problem));
+            }
+            let axes = usize::try_from(rank).unwrap_or(0);
+            if flags == 1 {
+                let slabs = (0..rank).map(|_| slab(&mut reader, width));
+                Selection::Regular(slabs.collect::<Result<_, _>>()?)
+            } else if kind == 1 {
+                Selection::Points(items(&mut reader, width, axes)?)
+            } else {
+                let blocks =
+                    items(&mut reader, width, axes.saturating_mul(2))?.into_iter().map(|mut first| {
+                        let last = first.split_off(axes.min(first.len()));
+                        (first, last)
+                    });
+                Selection::Blocks(blocks.collect())
+            }
         }
     };
-    selection.map_err(truncated)
+    outer.skip(reader.position().saturating_sub(outer.position()))?;
+    Ok(selection)
 }
 
-/// Size of the numbers and rank of the selection.
-struct Shape {
-    regular: bool,
-    width: usize,
-    rank: usize,
-    address: u64,
+/// Reads the number of items, then the items, each of `numbers` numbers of `width` bytes.
+fn items(reader: &mut Reader<'_>, width: u8, numbers: usize) -> Result<Vec<Vec<u64>>, Error> {
+    let count = reader.uint(width)?;
+    let size = numbers.saturating_mul(width.into()).max(1);
+    let bytes = reader.take(count.saturating_mul(size as u64))?;
+    let item = |item: &[u8]| item.chunks_exact(width.max(1).into()).map(uint).collect();
+    Ok(bytes.chunks_exact(size).map(item).collect())
 }
 
-impl Shape {
-    fn points(cursor: &mut Cursor<'_>, version: u32) -> Result<(u8, u8, u32), NeedBytes> {
-        let width = match version {
-            1 => cursor.skip(8).map(|()| 4)?,
-            _ => cursor.u8()?,
-        };
-        Ok((0, width, cursor.u32()?))
-    }
-
-    fn hyperslab(cursor: &mut Cursor<'_>, version: u32) -> Result<(u8, u8, u32), NeedBytes> {
-        let (flags, width) = match version {
-            1 => cursor.skip(8).map(|()| (0, 4))?,
-            2 => (cursor.u8()?, cursor.skip(4).map(|()| 8)?),
-            _ => (cursor.u8()?, cursor.u8()?),
-        };
-        Ok((flags, width, cursor.u32()?))
-    }
-
-    fn new(parts: Result<(u8, u8, u32), NeedBytes>, address: u64) -> Result<Self, Error> {
-        let (flags, width, rank) = parts.map_err(Error::truncated(SELECTION, address))?;
-        let known = flags <= 1 && matches!(width, 2 | 4 | 8) && (1..=MAX_RANK).contains(&rank);
-        let rank = usize::try_from(rank).ok().filter(|_| known).ok_or_else(|| {
-            let problem = format!("flags {flags:#x}, numbers of {width} bytes, rank {rank}");
-            Error::malformed(SELECTION, address, problem)
-        })?;
-        Ok(Self { regular: flags & 1 != 0, width: width.into(), rank, address })
-    }
-
-    /// Reads the number of items, each of `numbers` numbers per axis, and their bytes.
-    fn items<'a>(&self, cursor: &mut Cursor<'a>, numbers: usize) -> Result<Vec<Vec<u64>>, Error> {
-        let truncated = Error::truncated(SELECTION, self.address);
-        let count = cursor.uint(self.width).map_err(&truncated)?;
-        let size = self.rank.saturating_mul(numbers).saturating_mul(self.width).max(1);
-        let bytes: &'a [u8] = cursor.take_u64(count.saturating_mul(size as u64)).map_err(&truncated)?;
-        bytes.chunks_exact(size).map(|item| self.numbers(item).map_err(&truncated)).collect()
-    }
-
-    fn numbers(&self, bytes: &[u8]) -> Result<Vec<u64>, NeedBytes> {
-        let mut cursor = Cursor::little(bytes, self.address);
-        let mut numbers = Vec::with_capacity(self.rank);
-        while !cursor.is_empty() {
-            numbers.push(cursor.uint(self.width)?);
-        }
-        Ok(numbers)
-    }
-
-    fn slab(&self, cursor: &mut Cursor<'_>) -> Result<Slab, NeedBytes> {
-        let (start, stride) = (cursor.uint(self.width)?, cursor.uint(self.width)?);
-        Ok(Slab { start, stride, count: self.bounded(cursor)?, block: self.bounded(cursor)? })
-    }
-
-    /// Reads a number; `None` for the largest value, which means "unlimited".
-    fn bounded(&self, cursor: &mut Cursor<'_>) -> Result<Option<u64>, NeedBytes> {
-        let bytes = cursor.take(self.width)?;
-        let unlimited = bytes.iter().all(|byte| *byte == 0xff);
-        Ok((!unlimited).then(|| bytes.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte))))
-    }
-}
-
-fn points(cursor: &mut Cursor<'_>, version: u32, address: u64) -> Result<Selection, Error> {
-    let shape = Shape::new(Shape::points(cursor, version), address)?;
-    shape.items(cursor, 1).map(Selection::Points)
-}
-
-fn hyperslab(cursor: &mut Cursor<'_>, version: u32, address: u64) -> Result<Selection, Error> {
-    let shape = Shape::new(Shape::hyperslab(cursor, version), address)?;
-    if shape.regular {
-        let slabs: Result<Vec<_>, _> = (0..shape.rank).map(|_| shape.slab(cursor)).collect();
-        return slabs.map(Selection::Regular).map_err(Error::truncated(SELECTION, address));
-    }
-    let blocks = shape.items(cursor, 2)?.into_iter().map(|mut first| {
-        let last = first.split_off(shape.rank.min(first.len()));
-        (first, last)
-    });
-    Ok(Selection::Blocks(blocks.collect()))
+fn slab(reader: &mut Reader<'_>, width: u8) -> Result<Slab, Error> {
+    let (start, stride) = (reader.uint(width)?, reader.uint(width)?);
+    // The largest number means "unlimited".
+    let mut bounded = || {
+        let bytes = reader.take(width.into())?;
+        Ok::<_, Error>(bytes.iter().any(|byte| *byte != 0xff).then(|| uint(bytes)))
+    };
+    Ok(Slab { start, stride, count: bounded()?, block: bounded()? })
 }
 
 #[cfg(test)]
@@ -287,8 +216,8 @@ mod tests {
 
     fn parse(hex: &str) -> Result<(Selection, usize), Error> {
         let bytes = crate::testing::bytes_of(hex);
-        let mut cursor = Cursor::little(&bytes, 0x100);
-        parse_selection(&mut cursor).map(|selection| (selection, cursor.remaining()))
+        let mut reader = Reader::new("", &bytes, 0x100, FORMAT);
+        parse_selection(&mut reader).map(|selection| (selection, reader.remaining()))
     }
 
     fn slab(start: u64, stride: u64, count: Option<u64>, block: Option<u64>) -> Slab {

@@ -2,13 +2,10 @@
 //!
 //! Structures with a checksum end where a checksum is valid, so their sizes need not be known.
 
-// The reader does not make its checksum public.
-#[path = "../../../hdf5/src/spec/lookup3.rs"]
-mod lookup3;
 mod messages;
 
 use super::{Field, Format, Layout, Structure};
-use lookup3::lookup3;
+use virtualize_hdf5::lookup3;
 
 pub const FORMAT: Format = Format { layout, repair };
 
