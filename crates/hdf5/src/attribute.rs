@@ -18,9 +18,9 @@ use crate::{
     global_heap::fetch_collections,
     groups::{DenseKind, read_dense},
     io::Io,
-    model::{Attribute, Dataspace, Datatype},
-    object_header::{Header, kind},
-    shared::{self, Body, SharedMessages, SharedReference},
+    model::{Attribute, Dataspace},
+    object_header::{Body, Header, kind},
+    shared::{SharedMessages, SharedReference, Stored},
     value::{Collections, Decoder},
 };
 
@@ -28,24 +28,10 @@ use crate::{
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct AttributeMessage {
     pub(crate) name: String,
-    pub(crate) datatype: Part,
-    pub(crate) dataspace: Part,
+    pub(crate) datatype: Stored,
+    pub(crate) dataspace: Stored,
     /// Elements as stored.
     pub(crate) data: Bytes,
-}
-
-/// A datatype or dataspace message of an attribute.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Part {
-    /// The message is part of the attribute.
-    Here {
-        /// Address of the message.
-        address: u64,
-        /// Body of the message.
-        bytes: Bytes,
-    },
-    /// The message is shared.
-    Shared(SharedReference),
 }
 
 /// Parses an attribute message.
@@ -62,20 +48,16 @@ pub(crate) fn parse(bytes: &Bytes, address: u64, format: Format) -> Result<Attri
     };
     let [name, datatype, dataspace] = [next(lengths[0])?, next(lengths[1])?, next(lengths[2])?];
     let start = reader.position().saturating_sub(address);
+    let part = |(address, bytes), shared_flag: u8, kind| {
+        let body = Body { address, bytes: Bytes::copy_from_slice(bytes) };
+        Stored::new(body, flags & shared_flag != 0, kind, format)
+    };
     Ok(AttributeMessage {
         name: text_before_nul(name.1),
-        datatype: part(datatype, flags & 1 != 0, kind::DATATYPE, format)?,
-        dataspace: part(dataspace, flags & 2 != 0, kind::DATASPACE, format)?,
+        datatype: part(datatype, 1, kind::DATATYPE)?,
+        dataspace: part(dataspace, 2, kind::DATASPACE)?,
         data: slice(bytes, start, bytes.len() as u64).unwrap_or_default(),
     })
-}
-
-fn part((address, bytes): (u64, &[u8]), is_shared: bool, kind: u16, format: Format) -> Result<Part, Error> {
-    if is_shared {
-        Ok(Part::Shared(shared::parse(bytes, address, kind, format)?))
-    } else {
-        Ok(Part::Here { address, bytes: Bytes::copy_from_slice(bytes) })
-    }
 }
 
 /// Dense storage of attributes or links, which are too many for the object header.
@@ -123,37 +105,15 @@ pub(crate) struct Attributes {
     pub(crate) unreadable: Vec<Error>,
 }
 
-/// An attribute message before shared ones are resolved.
-enum Found {
-    Here(Body),
-    Shared(SharedReference),
-    Failed(Error),
-}
-
-/// Memory in bytes for an attribute, in addition to its name and its values.
-const ATTRIBUTE_BYTES: u64 = 192;
-
-/// An attribute in progress.
-struct Pending {
-    object: usize,
-    stage: Stage,
-}
-
-enum Stage {
-    Found(Found),
-    Parsed(Box<AttributeMessage>),
-    Typed(Box<Typed>),
-    Done(Attribute),
-    Failed(Error),
-}
-
-/// An attribute with its datatype and dataspace, whose value is not decoded.
+/// An attribute whose elements may not be decoded yet.
 struct Typed {
-    name: String,
-    datatype: Datatype,
-    dataspace: Dataspace,
-    data: bytes::Bytes,
+    attribute: Attribute,
+    /// Elements as stored, until they are decoded.
+    data: Option<Bytes>,
 }
+
+/// Attributes with the indices of their objects.
+type Pending<T> = Vec<(usize, Result<T, Error>)>;
 
 /// Reads the attributes of each object, in the order of `headers`.
 pub(crate) async fn read_attributes(
@@ -162,159 +122,104 @@ pub(crate) async fn read_attributes(
     headers: &[&Header],
     shared: &mut SharedMessages,
 ) -> Result<Vec<Attributes>, Error> {
-    let mut pending = Vec::new();
+    let mut found: Pending<Stored> = Vec::new();
     let mut dense = Vec::new();
     for (object, header) in headers.iter().enumerate() {
-        for message in header.all(kind::ATTRIBUTE) {
-            let body = Body { address: message.address, bytes: message.body.clone() };
-            let found = if message.shared {
-                let reference = shared::parse(&body.bytes, body.address, kind::ATTRIBUTE, format);
-
-                match reference {
-                    Ok(reference) => Found::Shared(reference),
-                    Err(error) => Found::Failed(error),
-                }
-            } else {
-                Found::Here(body)
-            };
-            pending.push(Pending { object, stage: Stage::Found(found) });
-        }
-        let info = header.find(kind::ATTRIBUTE_INFO).map(|m| parse_info(&m.body, m.address, format));
-        match info {
-            Some(Ok(Some(storage))) => dense.push((object, storage)),
-            Some(Err(error)) => pending.push(Pending { object, stage: Stage::Failed(error) }),
-            Some(Ok(None)) | None => {}
+        found.extend(header.all(kind::ATTRIBUTE).map(|message| {
+            let body = message.body.clone();
+            (object, Stored::new(body, message.shared, kind::ATTRIBUTE, format))
+        }));
+        match header.parsed(kind::ATTRIBUTE_INFO, format, parse_info) {
+            Ok(storage) => dense.extend(storage.flatten().map(|storage| (object, storage))),
+            Err(error) => found.push((object, Err(error))),
         }
     }
     let storages: Vec<_> = dense.iter().map(|(_, storage)| *storage).collect();
     let read = read_dense(io, format, DenseKind::Attributes, &storages).await?;
     for ((object, _), entries) in dense.into_iter().zip(read) {
-        match entries {
-            Ok(mut entries) => {
-                entries.sort_by_key(|(entry, _)| entry.creation);
-                let found = entries.into_iter().map(|(entry, bytes)| {
-                    let found = match bytes {
-                        None => Found::Shared(SharedReference::Heap { kind: kind::ATTRIBUTE, id: entry.id }),
-                        Some(Ok(o)) => Found::Here(Body { address: o.address, bytes: o.bytes }),
-                        Some(Err(error)) => Found::Failed(error),
-                    };
-                    Pending { object, stage: Stage::Found(found) }
-                });
-                pending.extend(found);
+        let mut entries = match entries {
+            Ok(entries) => entries,
+            Err(error) => {
+                found.push((object, Err(error)));
+                continue;
             }
-            Err(error) => pending.push(Pending { object, stage: Stage::Failed(error) }),
-        }
+        };
+        entries.sort_by_key(|(entry, _)| entry.creation);
+        found.extend(entries.into_iter().map(|(entry, body)| {
+            let reference = SharedReference::Heap { kind: kind::ATTRIBUTE, id: entry.id };
+            (object, body.map_or(Ok(Stored::Shared(reference)), |body| body.map(Stored::Here)))
+        }));
     }
-    let mut pending = pending;
-    resolve_messages(io, format, &mut pending, shared).await?;
-    let mut references = BTreeSet::new();
-    for Pending { stage, .. } in &pending {
-        let Stage::Parsed(parsed) = stage else { continue };
-        for part in [&parsed.datatype, &parsed.dataspace] {
-            if let Part::Shared(reference) = part {
-                references.insert(*reference);
-            }
-        }
-    }
-    shared.look_up(io, format, references).await?;
-    for Pending { stage, .. } in &mut pending {
-        let Stage::Parsed(parsed) = &mut *stage else { continue };
-        for part in [&parsed.datatype, &parsed.dataspace] {
-            if let Part::Shared(reference) = part {
-                shared.hold(io, *reference)?;
-            }
-        }
-        let typed = type_of(parsed, format, shared);
-        *stage = typed.map_or_else(Stage::Failed, |typed| Stage::Typed(Box::new(typed)));
-    }
+    let stored = found.iter().filter_map(|(_, stored)| stored.as_ref().ok());
+    shared.look_up(io, format, stored.filter_map(Stored::reference).collect()).await?;
+    let parse = |stored: Stored| {
+        let body = shared.body(&stored)?;
+        parse(&body.bytes, body.address, format)
+    };
+    let parsed = found.into_iter().map(|(object, stored)| (object, stored.and_then(parse)));
+    let parsed: Pending<AttributeMessage> = parsed.collect();
+    let messages = parsed.iter().filter_map(|(_, message)| message.as_ref().ok());
+    let parts = messages.flat_map(|message| [&message.datatype, &message.dataspace]);
+    let references: Vec<_> = parts.filter_map(Stored::reference).collect();
+    shared.look_up(io, format, references.iter().copied().collect()).await?;
+    references.into_iter().try_for_each(|reference| shared.hold(io, reference))?;
+    let typed = |message: AttributeMessage| type_of(message, format, shared);
+    let mut pending: Pending<Typed> =
+        parsed.into_iter().map(|(object, message)| (object, message.and_then(typed))).collect();
     decode_all(io, format, &mut pending).await?;
     let mut attributes: Vec<_> = headers.iter().map(|_| Attributes::default()).collect();
-    for Pending { object, stage, .. } in pending {
+    for (object, typed) in pending {
         let Some(attributes) = attributes.get_mut(object) else { continue };
-        match stage {
-            Stage::Done(attribute) => attributes.read.push(attribute),
-            Stage::Failed(error) => attributes.unreadable.push(error),
-            Stage::Found(_) | Stage::Parsed(_) | Stage::Typed(_) => {}
+        match typed {
+            Ok(typed) => attributes.read.push(typed.attribute),
+            Err(error) => attributes.unreadable.push(error),
         }
     }
     Ok(attributes)
 }
 
-/// Resolves messages that are shared as a whole, then parses all.
-async fn resolve_messages(
-    io: &Io<'_>,
-    format: Format,
-    pending: &mut [Pending],
-    shared: &mut SharedMessages,
-) -> Result<(), Error> {
-    let references = pending.iter().filter_map(|pending| match &pending.stage {
-        Stage::Found(Found::Shared(reference)) => Some(*reference),
-        _ => None,
-    });
-    shared.look_up(io, format, references.collect()).await?;
-    for Pending { stage, .. } in pending {
-        let Stage::Found(found) = &*stage else { continue };
-        let body = match found {
-            Found::Here(body) => Ok(body.clone()),
-            Found::Shared(reference) => shared.get(*reference),
-            Found::Failed(error) => Err(error.clone()),
-        };
-        let parsed = body.and_then(|body| parse(&body.bytes, body.address, format));
-        *stage = parsed.map_or_else(Stage::Failed, |parsed| Stage::Parsed(Box::new(parsed)));
-    }
-    Ok(())
-}
-
-fn type_of(parsed: &mut AttributeMessage, format: Format, shared: &SharedMessages) -> Result<Typed, Error> {
-    let body = |part: &Part| match part {
-        Part::Here { address, bytes } => Ok(Body { address: *address, bytes: bytes.clone() }),
-        Part::Shared(reference) => shared.get(*reference),
-    };
-    let in_attribute = |error: Error| error.within(&format!("attribute {:?}", parsed.name));
-    let datatype = body(&parsed.datatype).and_then(|body| datatype::parse(&body.bytes, body.address, format));
+fn type_of(message: AttributeMessage, format: Format, shared: &SharedMessages) -> Result<Typed, Error> {
+    let AttributeMessage { name, datatype, dataspace, data } = message;
+    let in_attribute = |error: Error| error.within(&format!("attribute {name:?}"));
+    let datatype = shared.body(&datatype).and_then(|body| datatype::parse(&body.bytes, body.address, format));
     let dataspace =
-        body(&parsed.dataspace).and_then(|body| dataspace::parse(&body.bytes, body.address, format));
-    Ok(Typed {
-        datatype: datatype.map_err(in_attribute)?,
-        dataspace: dataspace.map_err(in_attribute)?,
-        name: std::mem::take(&mut parsed.name),
-        data: parsed.data.clone(),
-    })
+        shared.body(&dataspace).and_then(|body| dataspace::parse(&body.bytes, body.address, format));
+    let (datatype, dataspace) = (datatype.map_err(in_attribute)?, dataspace.map_err(in_attribute)?);
+    Ok(Typed { attribute: Attribute { name, datatype, dataspace, elements: Vec::new() }, data: Some(data) })
 }
 
 /// Decodes all values. Each round fetches the collections that the previous round lacked, so the number of rounds is
 /// the nesting depth of variable-length types.
-async fn decode_all(io: &Io<'_>, format: Format, pending: &mut [Pending]) -> Result<(), Error> {
+async fn decode_all(io: &Io<'_>, format: Format, pending: &mut Pending<Typed>) -> Result<(), Error> {
+    /// Memory in bytes for an attribute, in addition to its name and its values.
+    const ATTRIBUTE_BYTES: u64 = 192;
     let mut collections = Collections::new();
     loop {
         let mut missing = BTreeSet::new();
-        for Pending { stage, .. } in &mut *pending {
-            let Stage::Typed(typed) = &mut *stage else { continue };
+        for (_, typed) in pending.iter_mut() {
+            let Ok(Typed { attribute, data: data @ Some(_) }) = typed else { continue };
             let limit = io.limits().structure_bytes.min(io.left());
             let mut decoder = Decoder::new(Some((format, &collections)), limit);
-            let elements = decoder.elements(&typed.datatype, count(&typed.dataspace), &typed.data);
+            let stored = data.as_deref().unwrap_or_default();
+            let elements = decoder.elements(&attribute.datatype, count(&attribute.dataspace), stored);
             if elements.is_ok() && !decoder.missing.is_empty() {
                 missing.append(&mut decoder.missing);
                 continue;
             }
             let spent = limit.saturating_sub(decoder.left()).saturating_add(ATTRIBUTE_BYTES);
-            io.hold("attributes", spent.saturating_add(typed.name.len() as u64))?;
-            *stage = match elements {
-                Ok(elements) => Stage::Done(typed.with(elements)),
-                Err(error) => Stage::Failed(error.within(&format!("attribute {:?}", typed.name))),
-            };
+            io.hold("attributes", spent.saturating_add(attribute.name.len() as u64))?;
+            match elements {
+                Ok(elements) => (attribute.elements, *data) = (elements, None),
+                Err(error) => {
+                    let error = error.within(&format!("attribute {:?}", attribute.name));
+                    *typed = Err(error);
+                }
+            }
         }
         if missing.is_empty() {
             return Ok(());
         }
         fetch_collections(io, format, missing, &mut collections).await?;
-    }
-}
-
-impl Typed {
-    fn with(&mut self, elements: Vec<crate::model::Element>) -> Attribute {
-        let (datatype, dataspace) = (self.datatype.clone(), self.dataspace.clone());
-        Attribute { name: std::mem::take(&mut self.name), datatype, dataspace, elements }
     }
 }
 
@@ -343,15 +248,18 @@ mod tests {
         bytes.extend([42, 43]);
         let found = parse(&bytes.into(), 0x100, FORMAT).unwrap();
         assert_eq!((&*found.name, &*found.data), ("a", &[42, 43][..]));
-        assert_eq!(found.datatype, Part::Here { address: 0x110, bytes: Bytes::from_static(&[7; 9]) });
-        assert_eq!(found.dataspace, Part::Here { address: 0x120, bytes: Bytes::from_static(&[8; 3]) });
+        assert_eq!(found.datatype, Stored::Here(Body { address: 0x110, bytes: Bytes::from_static(&[7; 9]) }));
+        assert_eq!(
+            found.dataspace,
+            Stored::Here(Body { address: 0x120, bytes: Bytes::from_static(&[8; 3]) })
+        );
     }
 
     #[test]
     fn version_3_with_a_shared_datatype() {
         let bytes = [3, 1, 2, 0, 6, 0, 1, 0, 1, b'a', 0, 3, 2, 0x40, 0, 0, 0, 8, 42];
         let found = parse(&Bytes::copy_from_slice(&bytes), 0, FORMAT).unwrap();
-        assert_eq!(found.datatype, Part::Shared(SharedReference::Committed(0x40)));
+        assert_eq!(found.datatype, Stored::Shared(SharedReference::Committed(0x40)));
         assert_eq!((&*found.name, &*found.data), ("a", &[42][..]));
     }
 

@@ -21,6 +21,7 @@ use crate::{
     filters::{self, decode},
     io::{Io, read_sized, read_whole},
     model::Filter,
+    object_header::Body,
 };
 
 const HEADER: &str = "fractal heap header";
@@ -81,7 +82,7 @@ pub(crate) enum ObjectId {
     /// Huge object, by its key in the B-tree of huge objects.
     HugeIndexed(u64),
     /// Tiny object, in the id itself.
-    Tiny(Vec<u8>),
+    Tiny(Bytes),
 }
 
 /// Location of a huge object.
@@ -118,10 +119,8 @@ pub(crate) fn length(bytes: &[u8], address: u64, format: Format) -> Result<u64, 
 impl FractalHeap {
     /// Parses the header.
     pub(crate) fn parse(bytes: &[u8], address: u64, format: Format) -> Result<Self, Error> {
-        let mut reader = Reader::new(HEADER, bytes, address, format);
-        reader.signature(b"FRHP")?;
+        let mut reader = Reader::checked(HEADER, b"FRHP", bytes, address, format)?;
         reader.version(0..=0)?;
-        cursor::checked(HEADER, address, bytes)?;
         let (id_length, filters_length, flags) = (reader.u16()?, reader.u16()?, reader.u8()?);
         let largest_managed = u64::from(reader.u32()?);
         reader.raw_length()?;
@@ -129,12 +128,17 @@ impl FractalHeap {
         reader.raw_length()?;
         reader.address()?;
         let managed_size = reader.raw_length()?;
-        reader.skip(u64::from(format.length_size).saturating_mul(4))?;
-        reader.skip(u64::from(format.length_size).saturating_mul(3))?;
+        reader.skip(u64::from(format.length_size).saturating_mul(7))?;
         let width = reader.u16()?;
         let (first_size, largest_direct) = (reader.raw_length()?, reader.raw_length()?);
         let heap_bits = reader.u16()?;
-        check_table(&reader, width, first_size, largest_direct, heap_bits)?;
+        let powers =
+            width.is_power_of_two() && first_size.is_power_of_two() && largest_direct.is_power_of_two();
+        let is_ordered = first_size <= largest_direct && largest_direct <= LARGEST_DIRECT;
+        if !powers || !is_ordered || !(1..=64).contains(&heap_bits) {
+            let sizes = format!("blocks from {first_size} to {largest_direct} bytes, {heap_bits} bits");
+            return Err(reader.malformed(format!("doubling table of width {width}, {sizes}")));
+        }
         reader.skip(2)?;
         let (root, rows) = (reader.address()?, reader.u16()?);
         let (filtered, filters) = match filters_length {
@@ -169,46 +173,39 @@ impl FractalHeap {
     }
 
     /// Parses a heap id of this heap.
-    pub(crate) fn parse_id(&self, id: &[u8]) -> Result<ObjectId, Error> {
+    fn parse_id(&self, id: &[u8]) -> Result<ObjectId, Error> {
         let id = id.get(..usize::from(self.id_length)).unwrap_or(id);
         let mut reader = Reader::new(ID, id, self.address, self.format);
         let first = reader.u8()?;
         match (first >> 6, first >> 4 & 3) {
             (0, 0) => {
                 let (offset, length) = (reader.uint(self.offset_bytes)?, reader.uint(self.length_bytes)?);
-                let most = self.largest_managed.min(self.largest_direct);
-                if (1..=self.managed_size).contains(&offset) && (1..=most).contains(&length) {
-                    Ok(ObjectId::Managed { offset, length })
-                } else {
-                    Err(reader.malformed(format!(
-                        "object of {length} bytes at {offset}, expected 1 to {most} at 1 to {}",
-                        self.managed_size
-                    )))
+                let (end, most) = (self.managed_size, self.largest_managed.min(self.largest_direct));
+                if !(1..=end).contains(&offset) || !(1..=most).contains(&length) {
+                    let problem =
+                        format!("object of {length} bytes at {offset}, expected 1 to {most} at 1 to {end}");
+                    return Err(reader.malformed(problem));
                 }
+                Ok(ObjectId::Managed { offset, length })
             }
-            (0, 1) => self.parse_huge_id(&mut reader),
+            (0, 1) => {
+                let direct = self.entry_size().saturating_add(self.format.length_size.into());
+                if u64::from(self.id_length) > direct {
+                    return self.huge_object(&mut reader).map(ObjectId::Huge);
+                }
+                let [size, _] = self.id_length.saturating_sub(1).min(8).to_le_bytes();
+                reader.uint(size).map(ObjectId::HugeIndexed)
+            }
             (0, 2) => {
                 let extended = self.id_length > 18;
                 let low = if extended { u64::from(reader.u8()?) } else { 0 };
                 let high = u64::from(first & 0xF) << if extended { 8 } else { 0 };
-                Ok(ObjectId::Tiny(reader.take((high | low).saturating_add(1))?.to_vec()))
+                Ok(ObjectId::Tiny(reader.bytes((high | low).saturating_add(1))?))
             }
             (version, kind) => Err(reader.unsupported(format!(
                 "version {version} and type {kind}, expected version 0 and type 0 to 2"
             ))),
         }
-    }
-
-    fn parse_huge_id(&self, reader: &mut Reader<'_>) -> Result<ObjectId, Error> {
-        let (offset, length) = (u64::from(self.format.offset_size), u64::from(self.format.length_size));
-        let filters = if self.filters.is_empty() { 0 } else { length.saturating_add(4) };
-        let direct = offset.saturating_add(length).saturating_add(filters);
-        if u64::from(self.id_length) <= direct {
-            let bytes = self.id_length.saturating_sub(1).min(8);
-            let [bytes, _] = bytes.to_le_bytes();
-            return Ok(ObjectId::HugeIndexed(reader.uint(bytes)?));
-        }
-        self.huge_object(reader).map(ObjectId::Huge)
     }
 
     fn huge_object(&self, reader: &mut Reader<'_>) -> Result<HugeObject, Error> {
@@ -220,80 +217,78 @@ impl FractalHeap {
 
     /// Returns the child of an indirect block that covers `offset` in the heap's address space; `None` if it is not
     /// allocated.
-    pub(crate) fn child(&self, parent: &Block, bytes: &[u8], offset: u64) -> Result<Option<Block>, Error> {
-        let Some(place) = self.place(parent, offset) else { return Ok(None) };
-        let mut reader = Reader::new("fractal heap indirect block", bytes, parent.address, self.format);
-        reader.skip(self.indirect_head())?;
-        let before = u64::from(place.row).saturating_mul(u64::from(self.width)).saturating_add(place.column);
-        let direct_rows = self.direct_rows();
-        let direct = before.min(u64::from(direct_rows).saturating_mul(u64::from(self.width)));
-        let entry = self.direct_entry();
-        let indirect = before.saturating_sub(direct).saturating_mul(u64::from(self.format.offset_size));
-        reader.skip(direct.saturating_mul(entry).saturating_add(indirect))?;
-        let address = reader.address()?;
-        let is_direct = place.row < direct_rows;
-        let filtered = if is_direct && !self.filters.is_empty() {
-            Some((reader.raw_length()?, reader.u32()?))
-        } else {
-            None
+    fn child(&self, parent: &Block, bytes: &[u8], offset: u64) -> Result<Option<Block>, Error> {
+        let within = offset.saturating_sub(parent.offset);
+        let mut rows = 0..parent.rows;
+        let Some(row) = rows.find(|row| within < self.rows_size(row.saturating_add(1))) else {
+            return Ok(None);
         };
-        let rows = if is_direct { 0 } else { self.rows_of(place.size) };
+        let (size, row_start) = (self.row_size(row), self.rows_size(row));
+        let column = within.saturating_sub(row_start).checked_div(size).unwrap_or(0);
+        let offset = column.saturating_mul(size).saturating_add(row_start).saturating_add(parent.offset);
+        let mut reader = Reader::new("fractal heap indirect block", bytes, parent.address, self.format);
+        reader.skip(self.block_head())?;
+        let (width, direct_rows) = (u64::from(self.width), self.direct_rows());
+        let before = u64::from(row).saturating_mul(width).saturating_add(column);
+        let direct = before.min(u64::from(direct_rows).saturating_mul(width));
+        let indirect = before.saturating_sub(direct).saturating_mul(self.format.offset_size.into());
+        reader.skip(direct.saturating_mul(self.entry_size()).saturating_add(indirect))?;
+        let (address, is_direct) = (reader.address()?, row < direct_rows);
+        let has_filter = is_direct && !self.filters.is_empty();
+        let filtered = if has_filter { Some((reader.raw_length()?, reader.u32()?)) } else { None };
+        let rows = if is_direct { 0 } else { self.rows_of(size) };
         if !is_direct && rows == 0 {
             return Err(reader.malformed("indirect block with a size smaller than a row"));
         }
-        let (offset, size) = (place.offset, place.size);
         Ok(address.map(|address| Block { address, rows, offset, size, filtered }))
     }
 
-    /// Checks signature, version, heap header address, offset and checksum of a decoded block.
-    pub(crate) fn check_block(&self, block: &Block, bytes: &[u8]) -> Result<(), Error> {
+    /// Reverses the filters of a direct block. Checks signature, version, heap header address, offset and checksum.
+    fn open_block(&self, io: &Io<'_>, block: &Block, bytes: Bytes) -> Result<Bytes, Error> {
+        let bytes = match block.filtered {
+            Some((_, mask)) => decode(io, &self.filters, mask, bytes, block.size, block.address)?,
+            None => bytes,
+        };
         let (structure, signature) = match block.rows {
             0 => ("fractal heap direct block", b"FHDB"),
             _ => ("fractal heap indirect block", b"FHIB"),
         };
-        let mut reader = Reader::new(structure, bytes, block.address, self.format);
+        let mut reader = Reader::new(structure, &bytes, block.address, self.format);
         reader.signature(signature)?;
         reader.version(0..=0)?;
         if reader.address()? != Some(self.address) {
-            return Err(
-                reader.malformed(format!("another heap header address, expected {:#x}", self.address))
-            );
+            let problem = format!("another heap header address, expected {:#x}", self.address);
+            return Err(reader.malformed(problem));
         }
         let offset = reader.uint(self.offset_bytes)?;
         if offset != block.offset {
             return Err(reader.malformed(format!("block offset {offset}, expected {}", block.offset)));
         }
-        match (block.rows, self.checksummed) {
-            (0, false) => Ok(()),
-            (0, true) => self.check_direct(&mut reader, bytes),
-            _ => cursor::checked(structure, block.address, bytes).map(drop),
+        if block.rows > 0 {
+            cursor::checked(structure, block.address, &bytes)?;
+        } else if self.checksummed {
+            // The checksum is computed with zeros in its place.
+            let at = bytes.len().saturating_sub(reader.remaining());
+            let (stored, mut blanked) = (reader.u32()?, bytes.to_vec());
+            blanked.iter_mut().skip(at).take(4).for_each(|byte| *byte = 0);
+            let computed = cursor::lookup3(&blanked);
+            if stored != computed {
+                let problem = format!("checksum {stored:#010x}, expected {computed:#010x}");
+                return Err(reader.malformed(problem));
+            }
         }
+        Ok(bytes)
     }
 
-    /// Checks the checksum of a direct block, which is computed with zeros in its place.
-    fn check_direct(&self, reader: &mut Reader<'_>, bytes: &[u8]) -> Result<(), Error> {
-        let at = bytes.len().saturating_sub(reader.remaining());
-        let stored = reader.u32()?;
-        let mut blanked = bytes.to_vec();
-        if let Some(place) = blanked.get_mut(at..at.saturating_add(4)) {
-            place.fill(0);
-        }
-        let computed = cursor::lookup3(&blanked);
-        if stored == computed {
-            return Ok(());
-        }
-        Err(reader.malformed(format!("checksum {stored:#010x}, expected {computed:#010x}")))
-    }
-
-    /// Checks that a managed object is after the header of its direct block and within the block.
-    pub(crate) fn place_in(&self, block: &Block, offset: u64, length: u64) -> Result<(u64, u64), Error> {
-        let checksum = if self.checksummed { 4 } else { 0 };
-        let head = self.block_head().saturating_add(checksum);
+    /// Returns a managed object, which is after the header of its direct block and within the block.
+    fn object(&self, block: &Block, bytes: &Bytes, managed: Managed) -> Result<Body, Error> {
+        let Managed { offset, length, .. } = managed;
+        let head = self.block_head().saturating_add(if self.checksummed { 4 } else { 0 });
         let start = offset.checked_sub(block.offset).filter(|start| *start >= head);
-        let end = start.and_then(|start| start.checked_add(length)).filter(|end| *end <= block.size);
-        match (start, end) {
-            (Some(start), Some(end)) => Ok((start, end)),
-            _ => {
+        let found = start.and_then(|start| Some((start, slice(bytes, start, start.checked_add(length)?)?)));
+        match found {
+            Some((start, bytes)) => Ok(Body { address: block.address.saturating_add(start), bytes }),
+            None => {
                 let problem = format!(
                     "object of {length} bytes at heap offset {offset}, expected one within the block"
                 );
@@ -307,22 +302,27 @@ impl FractalHeap {
         u64::from(self.format.offset_size).saturating_add(u64::from(self.offset_bytes)).saturating_add(5)
     }
 
-    fn indirect_head(&self) -> u64 {
-        self.block_head()
-    }
-
-    fn direct_entry(&self) -> u64 {
+    /// Returns the size in bytes of an address, with the fields of a filtered object.
+    fn entry_size(&self) -> u64 {
         let filters =
             if self.filters.is_empty() { 0 } else { u64::from(self.format.length_size).saturating_add(4) };
         u64::from(self.format.offset_size).saturating_add(filters)
     }
 
-    fn indirect_length(&self, rows: u16) -> u64 {
-        let direct = u64::from(rows.min(self.direct_rows()));
-        let indirect =
-            u64::from(rows).saturating_sub(direct).saturating_mul(u64::from(self.format.offset_size));
-        let row = direct.saturating_mul(self.direct_entry()).saturating_add(indirect);
-        row.saturating_mul(u64::from(self.width)).saturating_add(self.indirect_head()).saturating_add(4)
+    /// Returns the stored range of a block.
+    fn range_of(&self, block: &Block) -> ByteRange {
+        let length = match (block.rows, block.filtered) {
+            (0, Some((length, _))) => length,
+            (0, None) => block.size,
+            (rows, _) => {
+                let direct = u64::from(rows.min(self.direct_rows()));
+                let indirect = u64::from(rows).saturating_sub(direct);
+                let indirect = indirect.saturating_mul(self.format.offset_size.into());
+                let row = direct.saturating_mul(self.entry_size()).saturating_add(indirect);
+                row.saturating_mul(u64::from(self.width)).saturating_add(self.block_head()).saturating_add(4)
+            }
+        };
+        ByteRange::new(block.address, length)
     }
 
     /// Returns the number of rows with direct blocks.
@@ -356,41 +356,6 @@ impl FractalHeap {
             .and_then(|doublings| u16::try_from(doublings).ok())
             .map_or(0, |doublings| doublings.saturating_add(1))
     }
-
-    /// Returns row and column of the child that covers `offset`.
-    fn place(&self, parent: &Block, offset: u64) -> Option<Place> {
-        let within = offset.checked_sub(parent.offset)?;
-        let row = (0..parent.rows).find(|row| within < self.rows_size(row.saturating_add(1)))?;
-        let size = self.row_size(row);
-        let row_start = self.rows_size(row);
-        let column = within.checked_sub(row_start)?.checked_div(size)?;
-        let offset = parent.offset.checked_add(row_start)?.checked_add(column.checked_mul(size)?)?;
-        Some(Place { row, column, offset, size })
-    }
-}
-
-struct Place {
-    row: u16,
-    column: u64,
-    offset: u64,
-    size: u64,
-}
-
-/// Checks that the parameters of the doubling table are powers of two in ascending order, within the limits of the library.
-fn check_table(
-    reader: &Reader<'_>,
-    width: u16,
-    first: u64,
-    largest: u64,
-    heap_bits: u16,
-) -> Result<(), Error> {
-    let powers = width.is_power_of_two() && first.is_power_of_two() && largest.is_power_of_two();
-    if powers && first <= largest && largest <= LARGEST_DIRECT && (1..=64).contains(&heap_bits) {
-        return Ok(());
-    }
-    let problem =
-        format!("doubling table of width {width}, blocks from {first} to {largest} bytes, {heap_bits} bits");
-    Err(reader.malformed(problem))
 }
 
 fn bytes_for_bits(bits: u64) -> u8 {
@@ -412,14 +377,8 @@ const BLOCK: &str = "fractal heap block";
 /// A heap id, padded with zeros to eight bytes: those of links have seven bytes, others eight.
 pub(crate) type HeapId = [u8; 8];
 
-/// An object and its address. An object in a filtered block has the address of the block.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct HeapObject {
-    pub(crate) address: u64,
-    pub(crate) bytes: Bytes,
-}
-
-type Objects = Vec<Result<HeapObject, Error>>;
+/// Objects and their addresses. An object in a filtered block has the address of the block.
+type Objects = Vec<Result<Body, Error>>;
 
 /// A heap with its root block as stored.
 pub(crate) struct OpenHeap {
@@ -445,95 +404,24 @@ pub(crate) async fn open_heaps(
     let parse =
         |(bytes, &address): (Result<Bytes, Error>, &u64)| FractalHeap::parse(&bytes?, address, format);
     let headers: Vec<_> = headers.into_iter().zip(addresses).map(parse).collect();
-    let root = |heap: &FractalHeap| heap.root.map(|root| range_of(heap, &root));
+    let root = |heap: &FractalHeap| heap.root.map(|root| heap.range_of(&root));
     let ranges: Vec<_> = headers.iter().flatten().filter_map(root).collect();
     let mut roots = read_whole(io, BLOCK, &ranges).await.into_iter();
     let open = |header: Result<FractalHeap, Error>| {
         let header = header?;
         let root = header.root.and_then(|_| roots.next());
-        if let (Some(block), Some(Ok(bytes))) = (&header.root, &root) {
-            io.may_read(children(&header, block, bytes));
+        if let (Some(parent @ Block { rows: 1.., .. }), Some(Ok(bytes))) = (&header.root, &root) {
+            let mut offset = parent.offset;
+            let children = std::iter::from_fn(|| {
+                let block = header.child(parent, bytes, offset).ok().flatten()?;
+                offset = block.offset.saturating_add(block.size.max(1));
+                Some(header.range_of(&block))
+            });
+            io.may_read(children.take(ANNOUNCED));
         }
         Ok(OpenHeap { header, root })
     };
     Ok(headers.into_iter().map(open).collect())
-}
-
-fn range_of(heap: &FractalHeap, block: &Block) -> ByteRange {
-    let length = match (block.rows, block.filtered) {
-        (0, Some((length, _))) => length,
-        (0, None) => block.size,
-        (rows, _) => heap.indirect_length(rows),
-    };
-    ByteRange::new(block.address, length)
-}
-
-/// Returns the ranges of the first children of an indirect block.
-fn children<'a>(
-    heap: &'a FractalHeap,
-    parent: &'a Block,
-    bytes: &'a [u8],
-) -> impl Iterator<Item = ByteRange> + 'a {
-    let mut offset = parent.offset;
-    let mut next = move || {
-        let block = heap.child(parent, bytes, offset).ok().flatten()?;
-        offset = block.offset.saturating_add(block.size.max(1));
-        Some(range_of(heap, &block))
-    };
-    std::iter::from_fn(move || if parent.rows > 0 { next() } else { None }).take(ANNOUNCED)
-}
-
-/// Reads objects of heaps. Returns, for each request, the result of each object, or the error of the whole heap.
-pub(crate) async fn read_heap_objects(
-    io: &Io<'_>,
-    format: Format,
-    heaps: Vec<Result<OpenHeap, Error>>,
-    requests: &[Vec<HeapId>],
-) -> Vec<Result<Objects, Error>> {
-    let mut reading = Reading::new(heaps, requests);
-    while reading.read_level(io).await {}
-    let mut wanted: BTreeMap<usize, Vec<(Want, u64)>> = BTreeMap::new();
-    for (want, number) in std::mem::take(&mut reading.huge_indexed) {
-        wanted.entry(want.heap).or_default().push((want, number));
-    }
-    let tree = |heap: &usize| match reading.heaps.get(*heap) {
-        Some(Ok(header)) => header.huge,
-        _ => None,
-    };
-    wanted.retain(|heap, _| tree(heap).is_some());
-    let trees: Vec<_> = wanted.keys().filter_map(tree).collect();
-    let records = read_records(io, format, &trees).await;
-    for ((heap, wants), records) in wanted.into_iter().zip(records) {
-        let Some(Ok(header)) = reading.heaps.get(heap) else { continue };
-        let parsed = records.and_then(|records| {
-            let records = records.records.chunks_exact(records.record_size.max(1));
-            // Records of types 1 and 2: the object, and its key.
-            let object = |record| {
-                let mut reader = Reader::new("huge object record", record, header.address, format);
-                let object = header.huge_object(&mut reader)?;
-                Ok((reader.raw_length()?, object))
-            };
-            records.map(object).collect::<Result<BTreeMap<_, _>, Error>>()
-        });
-        for (want, number) in wants {
-            match &parsed {
-                Ok(parsed) => reading.huge.extend(parsed.get(&number).map(|at| (want, *at))),
-                Err(error) => reading.put(want, Err(error.clone())),
-            }
-        }
-    }
-    let huge = std::mem::take(&mut reading.huge);
-    let ranges: Vec<_> = huge.iter().map(|(_, at)| ByteRange::new(at.address, at.length)).collect();
-    let blocks = read_whole(io, "huge object", &ranges).await;
-    for ((want, at), bytes) in huge.into_iter().zip(blocks) {
-        let Some(Ok(heap)) = reading.heaps.get(want.heap) else { continue };
-        let bytes = bytes.and_then(|bytes| match at.filtered {
-            Some((mask, size)) => decode(io, &heap.filters, mask, bytes, size, at.address),
-            None => Ok(bytes),
-        });
-        reading.put(want, bytes.map(|bytes| HeapObject { address: at.address, bytes }));
-    }
-    reading.finish()
 }
 
 /// Index of an object in a request.
@@ -558,145 +446,127 @@ struct Visit {
     wants: Vec<Managed>,
 }
 
-struct Reading {
-    heaps: Vec<Result<FractalHeap, Error>>,
-    /// Root blocks that were not visited yet.
-    roots: Vec<Option<Result<Bytes, Error>>>,
-    found: Vec<Vec<Option<Result<HeapObject, Error>>>>,
-    next: Vec<Visit>,
-    huge: Vec<(Want, HugeObject)>,
-    huge_indexed: Vec<(Want, u64)>,
-}
-
-impl Reading {
-    fn new(heaps: Vec<Result<OpenHeap, Error>>, requests: &[Vec<HeapId>]) -> Self {
-        let found = requests.iter().map(|ids| ids.iter().map(|_| None).collect()).collect();
-        let parts = heaps.into_iter().map(|heap| match heap {
-            Ok(OpenHeap { header, root }) => (Ok(header), root),
-            Err(error) => (Err(error), None),
-        });
-        let (heaps, roots) = parts.unzip();
-        let (next, huge, huge_indexed) = (Vec::new(), Vec::new(), Vec::new());
-        let mut reading = Self { heaps, roots, found, next, huge, huge_indexed };
-        for (heap, ids) in requests.iter().enumerate() {
-            reading.sort_ids(heap, ids);
+/// Reads objects of heaps. Returns, for each request, the result of each object, or the error of the whole heap.
+pub(crate) async fn read_heap_objects(
+    io: &Io<'_>,
+    format: Format,
+    heaps: Vec<Result<OpenHeap, Error>>,
+    requests: &[Vec<HeapId>],
+) -> Vec<Result<Objects, Error>> {
+    let mut found: Vec<Vec<Option<Result<Body, Error>>>> =
+        requests.iter().map(|ids| ids.iter().map(|_| None).collect()).collect();
+    let mut put = |want: Want, object: Result<Body, Error>| {
+        if let Some(slot) = found.get_mut(want.heap).and_then(|found| found.get_mut(want.object)) {
+            *slot = Some(object);
         }
-        reading
-    }
-
-    /// Groups the ids of a heap by kind of object.
-    fn sort_ids(&mut self, heap: usize, ids: &[HeapId]) {
-        let Some(Ok(header)) = self.heaps.get(heap).cloned() else { return };
+    };
+    let (mut visits, mut blocks, mut huge) = (Vec::new(), Vec::new(), Vec::new());
+    let mut indexed: BTreeMap<usize, Vec<(Want, u64)>> = BTreeMap::new();
+    for (heap, (opened, ids)) in heaps.iter().zip(requests).enumerate() {
+        let Ok(OpenHeap { header, root }) = opened else { continue };
         let mut wants = Vec::new();
         for (object, id) in ids.iter().enumerate() {
             let want = Want { heap, object };
             match header.parse_id(id) {
                 Ok(ObjectId::Managed { offset, length }) => wants.push(Managed { want, offset, length }),
-                Ok(ObjectId::Huge(huge)) => self.huge.push((want, huge)),
-                Ok(ObjectId::HugeIndexed(number)) => self.huge_indexed.push((want, number)),
-                Ok(ObjectId::Tiny(bytes)) => {
-                    self.put(want, Ok(HeapObject { address: header.address, bytes: bytes.into() }));
-                }
-                Err(error) => self.put(want, Err(error)),
+                Ok(ObjectId::Huge(object)) => huge.push((want, object)),
+                Ok(ObjectId::HugeIndexed(key)) => indexed.entry(heap).or_default().push((want, key)),
+                Ok(ObjectId::Tiny(bytes)) => put(want, Ok(Body { address: header.address, bytes })),
+                Err(error) => put(want, Err(error)),
             }
         }
-        if let (Some(block), false) = (header.root, wants.is_empty()) {
-            self.next.push(Visit { heap, block, wants });
+        if let (Some(block), Some(root), false) = (header.root, root, wants.is_empty()) {
+            visits.push(Visit { heap, block, wants });
+            blocks.push(root.clone());
         }
     }
-
-    fn put(&mut self, want: Want, object: Result<HeapObject, Error>) {
-        if let Some(place) = self.found.get_mut(want.heap).and_then(|found| found.get_mut(want.object)) {
-            *place = Some(object);
-        }
-    }
-
-    /// Returns the blocks of one level: root blocks, which are read already, or blocks below them.
-    async fn blocks(&mut self, io: &Io<'_>, visits: &[Visit]) -> Vec<Result<Bytes, Error>> {
-        let mut root = |visit: &Visit| self.roots.get_mut(visit.heap)?.take();
-        let roots: Vec<_> = visits.iter().map_while(&mut root).collect();
-        if roots.len() == visits.len() {
-            return roots;
-        }
-        let range = |visit: &Visit| match self.heaps.get(visit.heap) {
-            Some(Ok(heap)) => range_of(heap, &visit.block),
-            _ => ByteRange::new(visit.block.address, 0),
-        };
-        read_whole(io, BLOCK, &visits.iter().map(range).collect::<Vec<_>>()).await
-    }
-
-    /// Visits one level of blocks. Returns whether there was one.
-    async fn read_level(&mut self, io: &Io<'_>) -> bool {
-        let visits = std::mem::take(&mut self.next);
-        let blocks = self.blocks(io, &visits).await;
-        let any = !visits.is_empty();
-        for (visit, bytes) in visits.into_iter().zip(blocks) {
-            let Some(Ok(heap)) = self.heaps.get(visit.heap).cloned() else { continue };
-            let bytes = bytes.and_then(|bytes| open_block(io, &heap, &visit.block, bytes));
-            match (bytes, visit.block.rows) {
-                (Ok(bytes), 0) => self.take_objects(&heap, &visit, &bytes),
-                (Ok(bytes), _) => self.descend(&heap, &visit, &bytes),
-                (Err(error), _) => visit.wants.iter().for_each(|m| self.put(m.want, Err(error.clone()))),
-            }
-        }
-        any
-    }
-
-    fn take_objects(&mut self, heap: &FractalHeap, visit: &Visit, bytes: &Bytes) {
-        for managed in &visit.wants {
-            let object = heap.place_in(&visit.block, managed.offset, managed.length).map(|(start, end)| {
-                let address = visit.block.address.saturating_add(start);
-                HeapObject { address, bytes: slice(bytes, start, end).unwrap_or_default() }
-            });
-            self.put(managed.want, object);
-        }
-    }
-
-    fn descend(&mut self, heap: &FractalHeap, visit: &Visit, bytes: &[u8]) {
-        let mut children: BTreeMap<u64, Visit> = BTreeMap::new();
-        for managed in &visit.wants {
-            match heap.child(&visit.block, bytes, managed.offset) {
-                Ok(Some(block)) => {
-                    let new = || Visit { heap: visit.heap, block, wants: Vec::new() };
-                    children.entry(block.offset).or_insert_with(new).wants.push(*managed);
-                }
-                Ok(None) => {}
-                Err(error) => self.put(managed.want, Err(error)),
-            }
-        }
-        self.next.extend(children.into_values());
-    }
-
-    fn finish(self) -> Vec<Result<Objects, Error>> {
-        let finish = |(heap, found): (Result<FractalHeap, Error>, Vec<Option<_>>)| {
-            let address = heap?.address;
-            let missing = || Err(Error::malformed("fractal heap", address, "no such object"));
-            Ok(found.into_iter().map(|object| object.unwrap_or_else(missing)).collect())
-        };
-        self.heaps.into_iter().zip(self.found).map(finish).collect()
-    }
-}
-
-/// Reverses the filters of a direct block and checks its header.
-fn open_block(io: &Io<'_>, heap: &FractalHeap, block: &Block, bytes: Bytes) -> Result<Bytes, Error> {
-    let bytes = match block.filtered {
-        Some((_, mask)) => decode(io, &heap.filters, mask, bytes, block.size, block.address)?,
-        None => bytes,
+    let header = |heap: usize| match heaps.get(heap) {
+        Some(Ok(opened)) => Some(&opened.header),
+        _ => None,
     };
-    heap.check_block(block, &bytes)?;
-    Ok(bytes)
+    while !visits.is_empty() {
+        let mut next = Vec::new();
+        for (Visit { heap, block, wants }, bytes) in visits.into_iter().zip(blocks) {
+            let Some(header) = header(heap) else { continue };
+            let bytes = match bytes.and_then(|bytes| header.open_block(io, &block, bytes)) {
+                Ok(bytes) => bytes,
+                Err(error) => {
+                    wants.iter().for_each(|managed| put(managed.want, Err(error.clone())));
+                    continue;
+                }
+            };
+            let mut children: BTreeMap<u64, Visit> = BTreeMap::new();
+            for managed in wants {
+                if block.rows == 0 {
+                    put(managed.want, header.object(&block, &bytes, managed));
+                    continue;
+                }
+                match header.child(&block, &bytes, managed.offset) {
+                    Ok(Some(block)) => {
+                        let new = || Visit { heap, block, wants: Vec::new() };
+                        children.entry(block.offset).or_insert_with(new).wants.push(managed);
+                    }
+                    Ok(None) => {}
+                    Err(error) => put(managed.want, Err(error)),
+                }
+            }
+            next.extend(children.into_values());
+        }
+        let range = |visit: &Visit| header(visit.heap).map(|header| header.range_of(&visit.block));
+        let ranges: Vec<_> = next.iter().filter_map(range).collect();
+        (visits, blocks) = (next, read_whole(io, BLOCK, &ranges).await);
+    }
+    let tree = |heap: usize| header(heap).and_then(|header| header.huge);
+    indexed.retain(|heap, _| tree(*heap).is_some());
+    let trees: Vec<_> = indexed.keys().filter_map(|heap| tree(*heap)).collect();
+    let records = read_records(io, format, &trees).await;
+    for ((heap, wants), records) in indexed.into_iter().zip(records) {
+        let Some(header) = header(heap) else { continue };
+        let objects = records.and_then(|records| {
+            let records = records.records.chunks_exact(records.record_size.max(1));
+            // Records of types 1 and 2: the object, and its key.
+            let object = |record| {
+                let mut reader = Reader::new("huge object record", record, header.address, format);
+                let object = header.huge_object(&mut reader)?;
+                Ok((reader.raw_length()?, object))
+            };
+            records.map(object).collect::<Result<BTreeMap<_, _>, Error>>()
+        });
+        for (want, key) in wants {
+            match &objects {
+                Ok(objects) => huge.extend(objects.get(&key).map(|object| (want, *object))),
+                Err(error) => put(want, Err(error.clone())),
+            }
+        }
+    }
+    let ranges: Vec<_> = huge.iter().map(|(_, at)| ByteRange::new(at.address, at.length)).collect();
+    let blocks = read_whole(io, "huge object", &ranges).await;
+    for ((want, HugeObject { address, filtered, .. }), bytes) in huge.into_iter().zip(blocks) {
+        let Some(header) = header(want.heap) else { continue };
+        let bytes = bytes.and_then(|bytes| match filtered {
+            Some((mask, size)) => decode(io, &header.filters, mask, bytes, size, address),
+            None => Ok(bytes),
+        });
+        put(want, bytes.map(|bytes| Body { address, bytes }));
+    }
+    let finish = |(heap, found): (Result<OpenHeap, Error>, Vec<Option<_>>)| {
+        let address = heap?.header.address;
+        let missing = || Err(Error::malformed("fractal heap", address, "no such object"));
+        Ok(found.into_iter().map(|object| object.unwrap_or_else(missing)).collect())
+    };
+    heaps.into_iter().zip(found).map(finish).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Parses a header with the address of the tree of huge objects, the size of managed objects and the number of huge ones.
-    fn heap(tree: u64, managed: u64, huge: u64) -> Result<FractalHeap, Error> {
+    /// Parses a header with the size of managed objects and that of the largest direct block.
+    fn heap(managed: u64, largest_direct: u64) -> Result<FractalHeap, Error> {
         let mut bytes = b"FRHP\0\x07\0\0\0\0\0\x10\0\0".to_vec();
-        bytes.extend([0, tree, 0, u64::MAX, managed, 0, 0, 0, 0, huge, 0, 0].map(u64::to_le_bytes).concat());
+        bytes.extend([0, u64::MAX, 0, u64::MAX, managed, 0, 0, 0, 0, 0, 0, 0].map(u64::to_le_bytes).concat());
         bytes.extend(4_u16.to_le_bytes());
-        bytes.extend([512_u64, 65536].map(u64::to_le_bytes).concat());
+        bytes.extend([512_u64, largest_direct].map(u64::to_le_bytes).concat());
         bytes.extend([32, 0, 1, 0]);
         bytes.extend(u64::MAX.to_le_bytes());
         bytes.extend([0, 0]);
@@ -707,15 +577,13 @@ mod tests {
     /// libhdf5 finds no objects in heaps with larger blocks.
     #[test]
     fn direct_blocks_have_a_largest_size() {
-        let reader = Reader::new(HEADER, &[], 0, Format { base: 0, offset_size: 8, length_size: 8 });
-        assert!(check_table(&reader, 4, 512, 1 << 31, 32).is_ok());
-        assert!(check_table(&reader, 4, 512, 1 << 32, 32).is_err());
+        assert!(heap(0, 1 << 31).is_ok() && heap(0, 1 << 32).is_err());
     }
 
     /// libhdf5 reads no other objects.
     #[test]
     fn managed_objects_are_within_their_limits() {
-        let heap = heap(u64::MAX, 8192, 0).unwrap();
+        let heap = heap(8192, 65536).unwrap();
         let parsed = |offset: u32, length: u16| {
             heap.parse_id(&[&[0][..], &offset.to_le_bytes(), &length.to_le_bytes()].concat())
         };

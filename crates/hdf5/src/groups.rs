@@ -10,11 +10,11 @@ use crate::{
     attribute::{DenseStorage, dense_storage},
     btree2::{Btree2Records, read_records},
     cursor::{Format, Reader, text_before_nul},
-    fractal_heap::{HeapId, HeapObject, open_heaps, read_heap_objects},
+    fractal_heap::{HeapId, open_heaps, read_heap_objects},
     io::Io,
     model::{Link, LinkTarget},
-    object_header::{Header, kind},
-    symbol_tables::read_symbol_tables,
+    object_header::{Body, Header, kind},
+    symbol_tables::{self, SymbolTable, read_symbol_tables},
 };
 
 /// Returns whether an object is a group: only groups have one of these messages.
@@ -28,33 +28,46 @@ pub(crate) async fn read_links(
     format: Format,
     groups: &[&Header],
 ) -> Result<Vec<Result<Vec<Link>, Error>>, Error> {
-    let storages: Vec<_> = groups.iter().map(|header| Storage::of(io, header, format)).collect();
-    let tables: Vec<_> = storages.iter().flatten().filter_map(|storage| storage.table).collect();
-    let dense: Vec<_> = storages.iter().flatten().filter_map(|storage| storage.dense).collect();
+    let storages: Vec<_> = groups.iter().map(|header| Storage::of(header, format)).collect();
+    let (mut tables, mut dense) = (Vec::new(), Vec::new());
+    for storage in storages.iter().flatten() {
+        match storage {
+            Storage::Compact => {}
+            Storage::Dense(storage) => dense.push(*storage),
+            Storage::Table(table) => tables.push(*table),
+        }
+    }
     let (tables, dense) = futures::future::try_join(
         read_symbol_tables(io, format, &tables),
         read_dense(io, format, DenseKind::Links, &dense),
     )
     .await?;
     let (mut tables, mut dense) = (tables.into_iter(), dense.into_iter());
-    let collect = |storage: Result<Storage, Error>| {
-        let storage = storage?;
-        // Both iterators advance even if one of them yields an error, so that results stay aligned with the requests.
-        let table = storage.table.and_then(|_| tables.next());
-        let dense = storage.dense.and_then(|_| dense.next());
-        let mut links = storage.compact;
-        links.extend(table.transpose()?.into_iter().flatten().map(|link| (None, link)));
-        for object in dense.transpose()?.into_iter().flatten().filter_map(|(_, object)| object) {
-            hold_link(io, object.as_ref().map_or(0, |object| object.bytes.len()))?;
-            links.push(or_unreadable(object.and_then(|object| parse(&object.bytes, object.address, format))));
-        }
+    let parsed = |body: Result<Body, Error>| {
+        hold_link(io, body.as_ref().map_or(0, |body| body.bytes.len()))?;
+        let link = body.and_then(|body| parse(&body.bytes, body.address, format));
+        let unreadable = |error| Link { name: String::new(), target: LinkTarget::Unreadable(error) };
+        Ok(link.unwrap_or_else(|error| (None, unreadable(error))))
+    };
+    let collect = |(storage, header): (Result<Storage, Error>, &&Header)| {
+        let links = match storage? {
+            Storage::Compact => {
+                let messages = header.all(kind::LINK);
+                messages.map(|message| parsed(Ok(message.body.clone()))).collect::<Result<_, Error>>()?
+            }
+            Storage::Table(_) => {
+                let links = tables.next().transpose()?.into_iter().flatten();
+                links.map(|link| (None, link)).collect()
+            }
+            Storage::Dense(_) => {
+                let objects =
+                    dense.next().transpose()?.into_iter().flatten().filter_map(|(_, object)| object);
+                objects.map(parsed).collect::<Result<_, Error>>()?
+            }
+        };
         Ok(in_order(links))
     };
-    Ok(storages.into_iter().map(collect).collect())
-}
-
-fn or_unreadable(link: Result<OrderedLink, Error>) -> OrderedLink {
-    link.unwrap_or_else(|error| (None, Link { name: String::new(), target: LinkTarget::Unreadable(error) }))
+    Ok(storages.into_iter().zip(groups).map(collect).collect())
 }
 
 /// Sorts links by creation order if all of them have one, else by name. libhdf5 opens the first of several links of a name.
@@ -74,65 +87,29 @@ fn in_order(mut links: Vec<OrderedLink>) -> Vec<Link> {
     links.into_iter().map(|(_, link)| link).collect()
 }
 
-/// Locations of a group's links.
-struct Storage {
-    compact: Vec<OrderedLink>,
-    table: Option<SymbolTable>,
-    dense: Option<DenseStorage>,
+/// Where the library looks for the links of a group: a group with a link info message has no symbol table, and one with
+/// dense links no links in its header.
+enum Storage {
+    Compact,
+    Dense(DenseStorage),
+    Table(SymbolTable),
 }
 
 impl Storage {
-    /// Returns where the library looks for links: a group with a link info message has no symbol table, and one with dense
-    /// links no links in its header.
-    fn of(io: &Io<'_>, header: &Header, format: Format) -> Result<Self, Error> {
-        let (compact, table) = (Vec::new(), None);
-        let Some(info) = header.find(kind::LINK_INFO) else {
-            let table = header.find(kind::SYMBOL_TABLE);
-            let table = table.map(|m| parse_symbol_table(&m.body, m.address, format)).transpose()?;
-            return Ok(Self { compact, table, dense: None });
-        };
-        match parse_link_info(&info.body, info.address, format)? {
-            Some(dense) => Ok(Self { compact, table, dense: Some(dense) }),
-            None => Ok(Self { compact: compact_links(io, header, format)?, table, dense: None }),
+    fn of(header: &Header, format: Format) -> Result<Self, Error> {
+        if let Some(dense) = header.parsed(kind::LINK_INFO, format, parse_link_info)? {
+            return Ok(dense.map_or(Self::Compact, Self::Dense));
         }
+        let table = header.parsed(kind::SYMBOL_TABLE, format, symbol_tables::parse)?;
+        Ok(table.map_or(Self::Compact, Self::Table))
     }
 }
 
-/// Returns the links in a header.
-fn compact_links(io: &Io<'_>, header: &Header, format: Format) -> Result<Vec<OrderedLink>, Error> {
-    let mut links = Vec::new();
-    for message in header.all(kind::LINK) {
-        hold_link(io, message.body.len())?;
-        links.push(or_unreadable(parse(&message.body, message.address, format)));
-    }
-    Ok(links)
-}
-
-// Structures of symbol-table groups: the Symbol Table message, 0x0011 (specification IV.A.2.r), group B-tree nodes
-// (version 1, type 0; III.A.1), symbol table nodes and entries (III.B, III.C) and local heaps (III.D); and the Link
-// Info message, 0x0002, of new groups (IV.A.2.c).
+// Link Info message, 0x0002 (specification IV.A.2.c).
 //
 // ```text
-// symbol table message: B-tree O | local heap O
-// B-tree node: "TREE" | type | level | entries 2 | left O | right O | (key L, child O)×entries, key L
-// symbol table node: "SNOD" | 1 | - | symbols 2 | entries …
-//   entry: name offset O | object header O | cache type 4 | - 4 | scratch 16 (cache type 2: offset of a soft link's path 4)
-// local heap: "HEAP" | 0 | - 3 | data size L | free list L | data O
-// link info: 0 | flags | (flag 0) largest creation index 8 | fractal heap O | name B-tree O | (flag 1) creation B-tree O
+// 0 | flags | (flag 0) largest creation index 8 | fractal heap O | name B-tree O | (flag 1) creation B-tree O
 // ```
-
-/// Locations of a symbol-table group's B-tree and heap.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct SymbolTable {
-    pub(crate) btree: u64,
-    pub(crate) heap: u64,
-}
-
-/// Parses a Symbol Table message.
-pub(crate) fn parse_symbol_table(bytes: &[u8], address: u64, format: Format) -> Result<SymbolTable, Error> {
-    let mut reader = Reader::new("symbol table message", bytes, address, format);
-    Ok(SymbolTable { btree: reader.defined_address()?, heap: reader.defined_address()? })
-}
 
 /// Parses a Link Info message. Returns `None` if all links are in the object header.
 pub(crate) fn parse_link_info(
@@ -150,157 +127,6 @@ pub(crate) fn parse_link_info(
     dense_storage(&mut reader, flags)
 }
 
-/// A node of a group's B-tree.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct TreeNode {
-    /// Level; 0 if the children are symbol table nodes.
-    pub(crate) level: u8,
-    /// Addresses of the children.
-    pub(crate) children: Vec<u64>,
-}
-
-const TREE: &str = "group B-tree node";
-
-/// Returns the size of a B-tree node in bytes. `rank` is half of its most entries.
-pub(crate) fn tree_node_length(rank: u16, format: Format) -> u64 {
-    let (offset, length) = (u64::from(format.offset_size), u64::from(format.length_size));
-    let entries = u64::from(rank).saturating_mul(2).saturating_mul(offset.saturating_add(length));
-    offset.saturating_mul(2).saturating_add(8).saturating_add(length).saturating_add(entries)
-}
-
-/// Parses a B-tree node.
-pub(crate) fn parse_tree_node(
-    bytes: &[u8],
-    address: u64,
-    rank: u16,
-    format: Format,
-) -> Result<TreeNode, Error> {
-    let mut reader = Reader::new(TREE, bytes, address, format);
-    reader.signature(b"TREE")?;
-    let class = reader.u8()?;
-    if class != 0 {
-        return Err(reader.malformed(format!("node type {class}, expected 0 (group)")));
-    }
-    let (level, entries) = (reader.u8()?, reader.u16()?);
-    check_entries(&reader, entries, rank)?;
-    reader.address()?;
-    reader.address()?;
-    reader.raw_length()?;
-    let mut children = Vec::new();
-    for _ in 0..entries {
-        children.push(reader.defined_address()?);
-        reader.raw_length()?;
-    }
-    Ok(TreeNode { level, children })
-}
-
-fn check_entries(reader: &Reader<'_>, entries: u16, rank: u16) -> Result<(), Error> {
-    let most = u32::from(rank).saturating_mul(2);
-    if u32::from(entries) <= most {
-        Ok(())
-    } else {
-        Err(reader.malformed(format!("{entries} entries, expected at most {most}")))
-    }
-}
-
-/// An entry of a symbol table node.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Symbol {
-    /// Offset of the name in the local heap.
-    pub(crate) name: u64,
-    /// Target.
-    pub(crate) target: SymbolTarget,
-}
-
-/// Target of a symbol.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum SymbolTarget {
-    /// Address of an object header.
-    Object(u64),
-    /// Soft link: offset of the path in the local heap.
-    Soft(u64),
-    /// Undefined address.
-    Undefined,
-}
-
-const SYMBOLS: &str = "symbol table node";
-
-/// Returns the size of a symbol table node in bytes. `rank` is half of its most symbols.
-pub(crate) fn symbol_node_length(rank: u16, format: Format) -> u64 {
-    let entry = u64::from(format.offset_size).saturating_add(format.length_size.into()).saturating_add(24);
-    entry.saturating_mul(u64::from(rank)).saturating_mul(2).saturating_add(8)
-}
-
-/// Parses a symbol table node.
-pub(crate) fn parse_symbol_node(
-    bytes: &[u8],
-    address: u64,
-    rank: u16,
-    format: Format,
-) -> Result<Vec<Symbol>, Error> {
-    let mut reader = Reader::new(SYMBOLS, bytes, address, format);
-    reader.signature(b"SNOD")?;
-    reader.version(1..=1)?;
-    reader.skip(1)?;
-    let symbols = reader.u16()?;
-    check_entries(&reader, symbols, rank)?;
-    (0..symbols).map(|_| symbol(&mut reader)).collect()
-}
-
-fn symbol(reader: &mut Reader<'_>) -> Result<Symbol, Error> {
-    // Called an offset by the specification, it has the size of lengths in libhdf5 (H5G__ent_decode).
-    let name = reader.uint(reader.format().length_size)?;
-    let object = reader.address()?;
-    let cache_type = reader.u32()?;
-    reader.skip(4)?;
-    let path = reader.u32()?;
-    reader.skip(12)?;
-    let target = match (cache_type, object) {
-        (2, _) => SymbolTarget::Soft(u64::from(path)),
-        (0 | 1, Some(object)) => SymbolTarget::Object(object),
-        (0 | 1, None) => SymbolTarget::Undefined,
-        (other, _) => {
-            return Err(reader.malformed(format!("cache type {other}, expected 0 to 2")));
-        }
-    };
-    Ok(Symbol { name, target })
-}
-
-/// The header of a local heap.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct LocalHeap {
-    /// Address of the data segment.
-    pub(crate) data: u64,
-    /// Size of the data segment in bytes.
-    pub(crate) length: u64,
-}
-
-const HEAP: &str = "local heap";
-
-/// Parses a local heap header.
-pub(crate) fn parse_local_heap(bytes: &[u8], address: u64, format: Format) -> Result<LocalHeap, Error> {
-    let mut reader = Reader::new(HEAP, bytes, address, format);
-    reader.signature(b"HEAP")?;
-    reader.version(0..=0)?;
-    reader.skip(3)?;
-    let length = reader.raw_length()?;
-    reader.raw_length()?;
-    Ok(LocalHeap { data: reader.defined_address()?, length })
-}
-
-/// Returns the text at an offset of a local heap's data segment.
-pub(crate) fn heap_text(data: &[u8], offset: u64, heap: u64) -> Result<String, Error> {
-    let rest = usize::try_from(offset).ok().and_then(|offset| data.get(offset..)).unwrap_or_default();
-    match rest.iter().position(|byte| *byte == 0).and_then(|end| rest.get(..end)) {
-        Some(text) => Ok(String::from_utf8_lossy(text).into_owned()),
-        None => Err(Error::malformed(
-            HEAP,
-            heap,
-            format!("no text at offset {offset}, expected an offset below {}", data.len()),
-        )),
-    }
-}
-
 // Reads links and attributes in dense storage: a version 2 B-tree indexes them, a fractal heap contains them.
 
 /// Kind of objects in dense storage.
@@ -313,7 +139,7 @@ pub(crate) enum DenseKind {
 }
 
 /// The record of a link or an attribute.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct DenseEntry {
     /// Heap id.
     pub(crate) id: HeapId,
@@ -323,7 +149,7 @@ pub(crate) struct DenseEntry {
     pub(crate) creation: u32,
 }
 
-type Entries = Vec<(DenseEntry, Option<Result<HeapObject, Error>>)>;
+type Entries = Vec<(DenseEntry, Option<Result<Body, Error>>)>;
 
 /// Reads all entries of each storage. The object is `None` for entries in the shared message heap.
 pub(crate) async fn read_dense(
@@ -335,11 +161,9 @@ pub(crate) async fn read_dense(
     let trees: Vec<_> = storages.iter().map(|storage| storage.names).collect();
     let heaps: Vec<_> = storages.iter().map(|storage| storage.heap).collect();
     let (records, heaps) = join(read_records(io, format, &trees), open_heaps(io, format, &heaps)).await;
-    let entries: Vec<_> = records
-        .into_iter()
-        .zip(&trees)
-        .map(|(records, &tree)| records.and_then(|records| entries_of(kind, &records, tree)))
-        .collect();
+    let entries = records.into_iter().zip(&trees);
+    let entries = entries.map(|(records, &tree)| entries_of(kind, &records?, tree));
+    let entries: Vec<Result<Vec<DenseEntry>, Error>> = entries.collect();
     let ids = |entries: &Result<Vec<DenseEntry>, Error>| {
         let own = entries.iter().flatten().filter(|entry| !entry.shared);
         own.map(|entry| entry.id).collect()
@@ -348,11 +172,8 @@ pub(crate) async fn read_dense(
     let objects = read_heap_objects(io, format, heaps?, &requests).await;
     let with_objects = |(entries, objects): (Result<Vec<DenseEntry>, Error>, Result<Vec<_>, Error>)| {
         let mut objects = objects?.into_iter();
-        let with_object = |entry: DenseEntry| {
-            let object = if entry.shared { None } else { objects.next() };
-            (entry, object)
-        };
-        Ok(entries?.into_iter().map(with_object).collect())
+        let object = |entry: DenseEntry| (entry, (!entry.shared).then(|| objects.next()).flatten());
+        Ok(entries?.into_iter().map(object).collect())
     };
     Ok(entries.into_iter().zip(objects).map(with_objects).collect())
 }
@@ -438,13 +259,11 @@ fn external(reader: &Reader<'_>, value: &[u8]) -> Result<LinkTarget, Error> {
     }
 }
 
-// Links of one group before they are sorted.
-
 /// A link with its creation order, if the group tracks it.
-pub(super) type OrderedLink = (Option<u64>, Link);
+type OrderedLink = (Option<u64>, Link);
 
 /// Charges one link whose names take `names` bytes to the memory budget.
-pub(super) fn hold_link(io: &Io<'_>, names: usize) -> Result<(), Error> {
+pub(crate) fn hold_link(io: &Io<'_>, names: usize) -> Result<(), Error> {
     io.hold("links", (size_of::<OrderedLink>() as u64).saturating_add(names as u64))
 }
 
@@ -501,41 +320,6 @@ mod tests {
         use super::super::*;
 
         const FORMAT: Format = Format { base: 0x10, offset_size: 4, length_size: 4 };
-
-        #[test]
-        fn tree_nodes() {
-            let mut bytes = b"TREE\0\x01\x02\0".to_vec();
-            bytes.extend([0xFF; 8]);
-            bytes.extend([0, 0, 0, 0, 0x20, 0, 0, 0, 8, 0, 0, 0, 0x30, 0, 0, 0, 16, 0, 0, 0]);
-            assert_eq!(tree_node_length(1, FORMAT), bytes.len() as u64);
-            let node = parse_tree_node(&bytes, 0, 1, FORMAT).unwrap();
-            assert_eq!(node, TreeNode { level: 1, children: vec![0x30, 0x40] });
-            assert!(parse_tree_node(&bytes, 0, 0, FORMAT).is_err(), "too many entries");
-            bytes[4] = 1;
-            assert!(parse_tree_node(&bytes, 0, 1, FORMAT).is_err(), "a chunk's B-tree");
-        }
-
-        #[test]
-        fn symbols_hard_and_soft() {
-            let mut bytes = b"SNOD\x01\0\x02\0".to_vec();
-            bytes.extend([8, 0, 0, 0, 0x60, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-            bytes.extend([0; 16]);
-            bytes.extend([16, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 2, 0, 0, 0, 0, 0, 0, 0, 24]);
-            bytes.extend([0; 15]);
-            assert_eq!(symbol_node_length(1, FORMAT), bytes.len() as u64);
-            let hard = Symbol { name: 8, target: SymbolTarget::Object(0x70) };
-            let soft = Symbol { name: 16, target: SymbolTarget::Soft(24) };
-            assert_eq!(parse_symbol_node(&bytes, 0, 1, FORMAT).unwrap(), [hard, soft]);
-            assert!(parse_symbol_node(&bytes, 0, 0, FORMAT).is_err(), "too many symbols");
-        }
-
-        #[test]
-        fn local_heaps() {
-            let bytes = b"HEAP\0\0\0\0\x58\0\0\0\x01\0\0\0\x80\0\0\0";
-            assert_eq!(parse_local_heap(bytes, 0, FORMAT).unwrap(), LocalHeap { data: 0x90, length: 0x58 });
-            assert_eq!(heap_text(b"\0abc\0", 1, 0).unwrap(), "abc");
-            assert!(heap_text(b"\0abc", 1, 0).is_err() && heap_text(b"\0abc", 4, 0).is_err());
-        }
 
         #[test]
         fn link_info() {

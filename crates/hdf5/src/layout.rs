@@ -18,10 +18,9 @@ use crate::{
     cursor::{Format, Reader},
     dataspace::MAX_RANK,
     global_heap::fetch_collections,
-    groups::heap_text,
     io::Io,
     model::{ChunkIndexKind, ChunkSizes, Chunked, Dataspace, ExternalSegment, Layout, VirtualMapping},
-    symbol_tables::read_local_heaps,
+    symbol_tables::{LocalHeap, read_local_heaps},
     value::{Collections, object_in},
     virtual_dataset::parse_virtual_layout,
 };
@@ -227,12 +226,12 @@ pub(crate) struct LayoutRequest {
     pub(crate) header: u64,
 }
 
-/// Reads the layout of each dataset.
+/// Reads the layout of each dataset. Returns it with the address of the dataset's header.
 pub(crate) async fn read_layouts(
     io: &Io<'_>,
     format: Format,
     requests: Vec<LayoutRequest>,
-) -> Result<Vec<Layout>, Error> {
+) -> Result<Vec<(u64, Layout)>, Error> {
     let names: Vec<_> = requests.iter().filter_map(|request| Some(request.external.as_ref()?.heap)).collect();
     let mut names = read_local_heaps(io, format, &names).await?.into_iter();
     let pointers = requests.iter().filter_map(|request| match request.message {
@@ -274,9 +273,13 @@ pub(crate) async fn read_layouts(
             }
         }
     };
+    let headers: Vec<_> = requests.iter().map(|request| request.header).collect();
     let within = |layout: Layout| check_end(io, &layout).map(|()| layout);
-    let layouts = requests.into_iter().map(|request| layout(request).and_then(within));
-    Ok(layouts.map(|layout| layout.unwrap_or_else(Layout::Unreadable)).collect())
+    let layouts = requests.into_iter().map(|request| {
+        let layout = layout(request).and_then(within);
+        layout.unwrap_or_else(Layout::Unreadable)
+    });
+    Ok(headers.into_iter().zip(layouts).collect())
 }
 
 /// Checks that the elements of a dataset are within the file.
@@ -300,9 +303,9 @@ fn check_end(io: &Io<'_>, layout: &Layout) -> Result<(), Error> {
     })
 }
 
-fn external(io: &Io<'_>, files: &ExternalFiles, heap: &Bytes) -> Result<Vec<ExternalSegment>, Error> {
+fn external(io: &Io<'_>, files: &ExternalFiles, heap: &LocalHeap) -> Result<Vec<ExternalSegment>, Error> {
     let segment = |slot: &Slot| {
-        let file = heap_text(heap, slot.name, files.heap)?;
+        let file = heap.text(slot.name)?;
         if file.is_empty() {
             return Err(Error::malformed(
                 "external data files message",
@@ -481,7 +484,8 @@ mod tests {
         let io = Io::new(&source, Limits::default());
         let read = |name| {
             let files = ExternalFiles { heap: 0, slots: vec![Slot { name, offset: 0, size: None }] };
-            external(&io, &files, &Bytes::from_static(b"\0a.raw\0"))
+            let data = Bytes::from_static(b"\0a.raw\0");
+            external(&io, &files, &LocalHeap { address: 0, data })
         };
         assert_eq!(read(1).unwrap()[0].file, "a.raw");
         assert!(read(0).is_err() && read(7).is_err());

@@ -54,6 +54,13 @@ const FLAG_SHARED: u8 = 0x02;
 /// Message flag bit 7: a reader that does not know the message must not open the object.
 const FLAG_MUST_KNOW: u8 = 0x80;
 
+/// The bytes of a message or of an object in a heap, and their address.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Body {
+    pub(crate) address: u64,
+    pub(crate) bytes: Bytes,
+}
+
 /// A message of an object header, not parsed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Message {
@@ -61,10 +68,7 @@ pub(crate) struct Message {
     pub(crate) kind: u16,
     /// Whether the body is a reference to a shared message.
     pub(crate) shared: bool,
-    /// Address of the body.
-    pub(crate) address: u64,
-    /// Body.
-    pub(crate) body: Bytes,
+    pub(crate) body: Body,
 }
 
 /// The fields before the messages.
@@ -163,8 +167,8 @@ pub(crate) fn parse_continuation(
 }
 
 /// Parses a Continuation message.
-pub(crate) fn parse_continuation_message(message: &Message, format: Format) -> Result<Continuation, Error> {
-    let mut reader = Reader::new("continuation message", &message.body, message.address, format);
+pub(crate) fn parse_continuation_message(body: &Body, format: Format) -> Result<Continuation, Error> {
+    let mut reader = Reader::new("continuation message", &body.bytes, body.address, format);
     match (reader.defined_address()?, reader.raw_length()?) {
         (_, 0) => Err(reader.malformed("continuation of 0 bytes, expected 1 or more")),
         (address, length) => Ok(Continuation { address, length }),
@@ -211,8 +215,8 @@ fn parse_messages(
             return Err(reader.malformed(format!("flags {flags:#04x} of a message of type {kind:#x}")));
         }
         if kind != 0 {
-            let body = slice(block, start, start.saturating_add(size)).unwrap_or_default();
-            messages.push(Message { kind, shared: has(FLAG_SHARED), address, body });
+            let bytes = slice(block, start, start.saturating_add(size)).unwrap_or_default();
+            messages.push(Message { kind, shared: has(FLAG_SHARED), body: Body { address, bytes } });
         }
     }
     Ok(messages)
@@ -243,6 +247,21 @@ impl Header {
     /// Returns the first message of a type.
     pub(crate) fn find(&self, kind: u16) -> Option<&Message> {
         self.messages.iter().find(|message| message.kind == kind)
+    }
+
+    /// Returns the body of the first message of a type.
+    pub(crate) fn body(&self, kind: u16) -> Option<&Body> {
+        self.find(kind).map(|message| &message.body)
+    }
+
+    /// Parses the first message of a type that is never shared.
+    pub(crate) fn parsed<T>(
+        &self,
+        kind: u16,
+        format: Format,
+        parse: impl Fn(&[u8], u64, Format) -> Result<T, Error>,
+    ) -> Result<Option<T>, Error> {
+        self.body(kind).map(|body| parse(&body.bytes, body.address, format)).transpose()
     }
 
     /// Returns all messages of a type.
@@ -289,19 +308,14 @@ pub(crate) async fn read_headers(
 /// Returns the start of the structures to which a header refers: its chunk index, and the heap and B-tree of its
 /// attributes.
 fn structures(header: &Header, format: Format) -> impl Iterator<Item = ByteRange> {
-    let layout = header.find(kind::LAYOUT);
-    let index = match layout.map(|m| layout::parse(&m.body, m.address, format)) {
-        Some(Ok(LayoutMessage::Chunked(chunked))) => match chunked.index {
+    let index = match header.parsed(kind::LAYOUT, format, layout::parse) {
+        Ok(Some(LayoutMessage::Chunked(chunked))) => match chunked.index {
             ChunkIndexKind::Single | ChunkIndexKind::Implicit => None,
             _ => chunked.address,
         },
         _ => None,
     };
-    let info = header.find(kind::ATTRIBUTE_INFO);
-    let dense = match info.map(|m| attribute::parse_info(&m.body, m.address, format)) {
-        Some(Ok(dense)) => dense,
-        _ => None,
-    };
+    let dense = header.parsed(kind::ATTRIBUTE_INFO, format, attribute::parse_info).ok().flatten().flatten();
     let dense = dense.into_iter().flat_map(|dense| [dense.heap, dense.names]);
     let index = index.map(|address| ByteRange::new(address, INDEX));
     index.into_iter().chain(dense.map(|address| ByteRange::new(address, GUESS)))
@@ -336,7 +350,7 @@ impl Reading {
             messages.into_iter().partition::<Vec<_>, _>(|message| message.kind == kind::CONTINUATION);
         self.header.messages.extend(others);
         for message in found {
-            let continuation = parse_continuation_message(&message, format)?;
+            let continuation = parse_continuation_message(&message.body, format)?;
             if !self.header.blocks.insert(continuation.address) {
                 let problem = format!("second continuation at {:#x}, expected one", continuation.address);
                 return Err(Error::malformed("object header", self.header.address, problem));
@@ -362,7 +376,8 @@ mod tests {
         assert_eq!(prefix.length(), 40);
         let messages = parse_header(&bytes.into(), 96, prefix, FORMAT).unwrap();
         let body = Bytes::from_static(&[1, 2, 3, 4, 5, 6, 7, 8]);
-        assert_eq!(messages, [Message { kind: 3, shared: true, address: 120, body }]);
+        let body = Body { address: 120, bytes: body };
+        assert_eq!(messages, [Message { kind: 3, shared: true, body }]);
     }
 
     #[test]
@@ -375,7 +390,7 @@ mod tests {
         assert_eq!((prefix.length(), prefix.creation_index), (21, true));
         let messages = parse_header(&bytes.clone().into(), 48, prefix, FORMAT).unwrap();
         assert_eq!(messages.len(), 1);
-        assert_eq!((messages[0].kind, messages[0].address), (0x0A, 61));
+        assert_eq!((messages[0].kind, messages[0].body.address), (0x0A, 61));
         bytes[10] ^= 1;
         assert!(parse_header(&bytes.into(), 48, prefix, FORMAT).is_err(), "checksum");
     }
@@ -396,9 +411,8 @@ mod tests {
     #[test]
     fn rejects_empty_continuations() {
         let parsed = |length: u64| {
-            let body = [64, length].map(u64::to_le_bytes).concat().into();
-            let message = Message { kind: kind::CONTINUATION, shared: false, address: 0, body };
-            parse_continuation_message(&message, FORMAT)
+            let bytes = [64, length].map(u64::to_le_bytes).concat().into();
+            parse_continuation_message(&Body { address: 0, bytes }, FORMAT)
         };
         assert_eq!(parsed(8).unwrap(), Continuation { address: 64, length: 8 });
         assert!(parsed(0).is_err());

@@ -13,12 +13,12 @@ use crate::{
     cursor::Format,
     dataspace, datatype, fill_value, filters,
     global_heap::{self, VariableElement, fetch_collections},
-    graph::{Graph, Node, read_graph},
+    graph::read_graph,
     io::Io,
     layout::{self, LayoutRequest, read_layouts},
-    model::{Dataset, Datatype, Element, File, FillMessage, Group, Layout, Link, LinkTarget, Object},
+    model::{Dataset, Datatype, Element, File, Group, Layout, Link, LinkTarget, Object},
     object_header::{Header, Message, kind, read_headers},
-    shared::{self, Body, SharedMessages, SharedReference},
+    shared::{self, SharedMessages, SharedReference, Stored},
     struct_metadata::struct_metadata,
     superblock::{self, Superblock},
     value::{Collections, Decoder, object_in},
@@ -37,17 +37,36 @@ pub async fn read(source: &dyn ReadRanges, limits: &Limits) -> Result<File, Erro
     if let Some(Err(error)) = graph.get(&superblock.root) {
         return Err(error.clone());
     }
-    let messages = graph.values().flatten().flat_map(|node| &node.header.messages);
-    let messages = messages.filter(|message| message.shared && message.kind != kind::ATTRIBUTE);
-    let references = messages.filter_map(|message| reference_of(message, format).ok());
+    let references = graph.values().flatten().flat_map(|node| shared_references(&node.header, format));
     shared.look_up(&io, format, references.collect()).await?;
-    let drafts = drafts(&io, &mut graph, format, &shared)?;
+    let mut requests = Vec::new();
+    let mut objects = BTreeMap::new();
+    for (address, node) in &mut graph {
+        io.hold("objects", (size_of::<Dataset>() as u64).saturating_add(size_of::<LayoutRequest>() as u64))?;
+        let object = match node {
+            Ok(node) => {
+                let messages = Messages { header: &node.header, format, shared: &shared };
+                shared_references(&node.header, format).try_for_each(|at| shared.hold(&io, at))?;
+                messages.object(node.links.take(), &mut requests)
+            }
+            Err(error) => Err(error.clone()),
+        };
+        objects.insert(Address(*address), object.unwrap_or_else(Object::Unreadable));
+    }
     let headers: Vec<_> = graph.values().flatten().map(|node| &node.header).collect();
-    let (attributes, layouts) = try_join(
-        read_attributes(&io, format, &headers, &mut shared),
-        read_layouts(&io, format, layout_requests(&drafts)),
-    )
-    .await?;
+    let (attributes, layouts) =
+        try_join(read_attributes(&io, format, &headers, &mut shared), read_layouts(&io, format, requests))
+            .await?;
+    for (header, attributes) in headers.iter().zip(attributes) {
+        if let Some(object) = objects.get_mut(&Address(header.address)) {
+            set_attributes(object, attributes);
+        }
+    }
+    for (address, layout) in layouts {
+        if let Some(Object::Dataset(dataset)) = objects.get_mut(&Address(address)) {
+            dataset.layout = layout;
+        }
+    }
     let mut file = File {
         superblock_version: superblock.version,
         base_address: Address(superblock.address),
@@ -56,7 +75,7 @@ pub async fn read(source: &dyn ReadRanges, limits: &Limits) -> Result<File, Erro
         offset_size: format.offset_size,
         length_size: format.length_size,
         root: Address(superblock.root),
-        objects: assemble(&graph, drafts, attributes, layouts),
+        objects,
         struct_metadata: None,
         classic: None,
     };
@@ -87,18 +106,21 @@ async fn open<'a>(
     let mut io = Io::with_head(source, *limits).await?;
     let superblock = find_superblock(&io).await?;
     io.set_end(superblock.end);
-    let extension = read_extension(&io, &superblock).await?;
-    io.ranks = match extension.as_ref().and_then(|header| header.find(kind::TREE_RANKS)) {
-        Some(message) => btree1::parse(&message.body, message.address, superblock.format)?,
-        None => superblock.ranks,
+    let format = superblock.format;
+    let Some(extension) = read_extension(&io, &superblock).await? else {
+        io.ranks = superblock.ranks;
+        return Ok((io, superblock, None));
     };
-    let message = extension.as_ref().and_then(|header| header.find(kind::FILE_SPACE));
-    let size = message.map(|m| superblock::parse_page_size(&m.body, m.address, superblock.format));
-    if let Some(Ok(Some(size))) = size {
-        io.set_pages(superblock.format.base, size);
-    };
-    overlay_cache_image(&mut io, superblock.format, extension.as_ref()).await?;
-    Ok((io, superblock, extension))
+    io.ranks = extension.parsed(kind::TREE_RANKS, format, btree1::parse)?.unwrap_or(superblock.ranks);
+    if let Ok(Some(Some(size))) = extension.parsed(kind::FILE_SPACE, format, superblock::parse_page_size) {
+        io.set_pages(format.base, size);
+    }
+    // Restores structures from the metadata cache image, if the file has one.
+    if let Some(range) = extension.parsed(kind::CACHE_IMAGE, format, superblock::parse_message)?.flatten() {
+        let block = io.read(&[range]).await?.pop().unwrap_or_default();
+        io.add_overlay(superblock::parse_image(&block, range.start, format)?);
+    }
+    Ok((io, superblock, Some(extension)))
 }
 
 /// Decodes consecutive elements of a dataset from `raw`, a decoded chunk. Variable-length elements are fetched from the
@@ -190,30 +212,16 @@ async fn find_superblock(io: &Io<'_>) -> Result<Superblock, Error> {
 /// rejected.
 async fn read_extension(io: &Io<'_>, superblock: &Superblock) -> Result<Option<Header>, Error> {
     if let Some(address) = superblock.driver_block {
-        let block = io.read(&[ByteRange::new(address, 16)]).await?.into_iter().next().unwrap_or_default();
+        let block = io.read(&[ByteRange::new(address, 16)]).await?.pop().unwrap_or_default();
         let name = block.get(8..16).unwrap_or_default();
         return Err(driver(address, name));
     }
     let Some(address) = superblock.extension else { return Ok(None) };
     let header = read_headers(io, superblock.format, &[address]).await?.pop().transpose()?;
-    match header.as_ref().and_then(|header| header.find(kind::DRIVER_INFO)) {
-        Some(message) => Err(driver(message.address, message.body.get(1..9).unwrap_or_default())),
+    match header.as_ref().and_then(|header| header.body(kind::DRIVER_INFO)) {
+        Some(body) => Err(driver(body.address, body.bytes.get(1..9).unwrap_or_default())),
         None => Ok(header),
     }
-}
-
-/// Restores structures from the metadata cache image, if the file has one.
-async fn overlay_cache_image(
-    io: &mut Io<'_>,
-    format: Format,
-    extension: Option<&Header>,
-) -> Result<(), Error> {
-    let message = extension.and_then(|header| header.find(kind::CACHE_IMAGE));
-    let range = message.map(|m| superblock::parse_message(&m.body, m.address, format)).transpose()?.flatten();
-    let Some(range) = range else { return Ok(()) };
-    let block = io.read(&[range]).await?.into_iter().next().unwrap_or_default();
-    io.add_overlay(superblock::parse_image(&block, range.start, format)?);
-    Ok(())
 }
 
 fn driver(address: u64, name: &[u8]) -> Error {
@@ -224,33 +232,10 @@ fn driver(address: u64, name: &[u8]) -> Error {
     Error::unsupported("driver information", address, problem)
 }
 
-fn reference_of(message: &Message, format: Format) -> Result<SharedReference, Error> {
-    shared::parse(&message.body, message.address, message.kind, format)
-}
-
-/// An object without its attributes and, for a dataset, its layout.
-enum Draft {
-    Object(Object),
-    Dataset(Box<Dataset>, Result<LayoutRequest, Error>),
-}
-
-/// Drafts the objects of the graph, in its order. Moves the links out of the graph.
-fn drafts(
-    io: &Io<'_>,
-    graph: &mut Graph,
-    format: Format,
-    shared: &SharedMessages,
-) -> Result<Vec<Draft>, Error> {
-    let draft = |node: &mut Result<Node, Error>| {
-        io.hold("objects", (size_of::<Dataset>() as u64).saturating_add(size_of::<LayoutRequest>() as u64))?;
-        let draft = node.as_mut().map_err(|error| error.clone()).and_then(|Node { header, links }| {
-            let messages = Messages { header, format, shared };
-            messages.hold(io)?;
-            messages.draft(links.take())
-        });
-        Ok(draft.unwrap_or_else(|error| Draft::Object(Object::Unreadable(error))))
-    };
-    graph.values_mut().map(draft).collect()
+/// Returns the references to the shared messages of a header, apart from attributes.
+fn shared_references(header: &Header, format: Format) -> impl Iterator<Item = SharedReference> {
+    let messages = header.messages.iter().filter(|m| m.shared && m.kind != kind::ATTRIBUTE);
+    messages.filter_map(move |m| shared::parse(&m.body.bytes, m.body.address, m.kind, format).ok())
 }
 
 /// The messages of an object header, with shared ones resolved.
@@ -261,24 +246,8 @@ struct Messages<'a> {
 }
 
 impl Messages<'_> {
-    /// Returns the body of a message and, if it is that of a committed datatype, the address of the datatype.
-    fn body(&self, message: &Message) -> Result<(Body, Option<Address>), Error> {
-        if !message.shared {
-            return Ok((Body { address: message.address, bytes: message.body.clone() }, None));
-        }
-        let reference = reference_of(message, self.format)?;
-        let committed = match reference {
-            SharedReference::Committed(address) => Some(Address(address)),
-            SharedReference::Heap { .. } => None,
-        };
-        Ok((self.shared.get(reference)?, committed))
-    }
-
-    /// Charges the shared messages of the header to the memory budget, once per object.
-    fn hold(&self, io: &Io<'_>) -> Result<(), Error> {
-        let shared = self.header.messages.iter().filter(|m| m.shared && m.kind != kind::ATTRIBUTE);
-        let references = shared.filter_map(|message| reference_of(message, self.format).ok());
-        references.into_iter().try_for_each(|reference| self.shared.hold(io, reference))
+    fn stored(&self, message: &Message) -> Result<Stored, Error> {
+        Stored::new(message.body.clone(), message.shared, message.kind, self.format)
     }
 
     /// Parses the first message of a type, if there is one.
@@ -288,106 +257,70 @@ impl Messages<'_> {
         parse: impl Fn(&[u8], u64, Format) -> Result<T, Error>,
     ) -> Result<Option<T>, Error> {
         let Some(message) = self.header.find(kind) else { return Ok(None) };
-        let (body, _) = self.body(message)?;
+        let body = self.shared.body(&self.stored(message)?)?;
         parse(&body.bytes, body.address, self.format).map(Some)
     }
 
-    fn draft(&self, links: Option<Vec<Link>>) -> Result<Draft, Error> {
+    /// Parses the first message of a type that must be there.
+    fn required<T>(
+        &self,
+        what: &str,
+        kind: u16,
+        parse: impl Fn(&[u8], u64, Format) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let lacks = || Error::malformed("object header", self.header.address, format!("no {what} message"));
+        self.parsed(kind, parse)?.ok_or_else(lacks)
+    }
+
+    /// Returns an object without its attributes. The layout of a dataset is requested.
+    fn object(&self, links: Option<Vec<Link>>, requests: &mut Vec<LayoutRequest>) -> Result<Object, Error> {
         if let Some(links) = links {
-            return Ok(Draft::Object(Object::Group(Group { links, ..Group::default() })));
+            return Ok(Object::Group(Group { links, ..Group::default() }));
         }
+        let datatype = self.required("datatype", kind::DATATYPE, datatype::parse)?;
         if self.header.find(kind::DATASPACE).is_none() && self.header.find(kind::LAYOUT).is_none() {
-            return self.committed().map(|datatype| Draft::Object(Object::Datatype(datatype)));
+            return Ok(Object::Datatype(datatype));
         }
-        self.dataset()
-    }
-
-    fn committed(&self) -> Result<Datatype, Error> {
-        self.parsed(kind::DATATYPE, datatype::parse)?.ok_or_else(|| self.lacks("datatype"))
-    }
-
-    fn lacks(&self, what: &str) -> Error {
-        Error::malformed("object header", self.header.address, format!("no {what} message"))
-    }
-
-    fn dataset(&self) -> Result<Draft, Error> {
-        let message = self.header.find(kind::DATATYPE).ok_or_else(|| self.lacks("datatype"))?;
-        let (body, committed_datatype) = self.body(message)?;
-        let datatype = datatype::parse(&body.bytes, body.address, self.format)?;
-        let dataspace = self.parsed(kind::DATASPACE, dataspace::parse)?;
-        let dataspace = dataspace.ok_or_else(|| self.lacks("dataspace"))?;
-        let mut fill = self.fill()?;
+        let dataspace = self.required("dataspace", kind::DATASPACE, dataspace::parse)?;
+        let mut fill = match self.parsed(kind::FILL_VALUE, fill_value::parse)? {
+            Some(fill) => fill,
+            None => self.parsed(kind::OLD_FILL_VALUE, fill_value::parse_old)?.unwrap_or(fill_value::ABSENT),
+        };
         fill.value = fill_value::checked(fill.value, &datatype, self.header.address)?;
         let filters = self.parsed(kind::FILTERS, filters::parse)?.unwrap_or_default();
-        let request = self.layout().map(|(message, external)| LayoutRequest {
-            message,
-            external,
-            dataspace: dataspace.clone(),
-            element_size: datatype.size(),
-            filtered: !filters.is_empty(),
-            header: self.header.address,
-        });
-        let dataset = Dataset {
+        let message = self.required("data layout", kind::LAYOUT, layout::parse);
+        let external = self.parsed(kind::EXTERNAL_FILES, layout::parse_external);
+        let layout = match message.and_then(|message| Ok((message, external?))) {
+            Ok((message, external)) => {
+                requests.push(LayoutRequest {
+                    message,
+                    external,
+                    dataspace: dataspace.clone(),
+                    element_size: datatype.size(),
+                    filtered: !filters.is_empty(),
+                    header: self.header.address,
+                });
+                Layout::Contiguous(None)
+            }
+            Err(error) => Layout::Unreadable(error),
+        };
+        let stored = self.header.find(kind::DATATYPE).and_then(|message| self.stored(message).ok());
+        let committed_datatype = match stored.and_then(|stored| stored.reference()) {
+            Some(SharedReference::Committed(address)) => Some(Address(address)),
+            _ => None,
+        };
+        Ok(Object::Dataset(Box::new(Dataset {
             datatype,
             committed_datatype,
             dataspace,
             dimensions: None,
             fill,
             filters,
-            layout: Layout::Contiguous(None),
+            layout,
             attributes: Vec::new(),
             unreadable_attributes: Vec::new(),
-        };
-        Ok(Draft::Dataset(Box::new(dataset), request))
+        })))
     }
-
-    fn layout(&self) -> Result<(layout::LayoutMessage, Option<layout::ExternalFiles>), Error> {
-        let message = self.parsed(kind::LAYOUT, layout::parse)?.ok_or_else(|| self.lacks("data layout"))?;
-        Ok((message, self.parsed(kind::EXTERNAL_FILES, layout::parse_external)?))
-    }
-
-    fn fill(&self) -> Result<FillMessage, Error> {
-        if let Some(fill) = self.parsed(kind::FILL_VALUE, fill_value::parse)? {
-            return Ok(fill);
-        }
-        Ok(self.parsed(kind::OLD_FILL_VALUE, fill_value::parse_old)?.unwrap_or(fill_value::ABSENT))
-    }
-}
-
-fn layout_requests(drafts: &[Draft]) -> Vec<LayoutRequest> {
-    let requests = drafts.iter().filter_map(|draft| match draft {
-        Draft::Dataset(_, Ok(request)) => Some(request.clone()),
-        _ => None,
-    });
-    requests.collect()
-}
-
-/// Completes the drafts with the layouts of datasets, in the order of [`layout_requests`], and with the attributes of
-/// each node that could be read.
-fn assemble(
-    graph: &Graph,
-    drafts: Vec<Draft>,
-    attributes: Vec<Attributes>,
-    layouts: Vec<Layout>,
-) -> BTreeMap<Address, Object> {
-    let (mut attributes, mut layouts) = (attributes.into_iter(), layouts.into_iter());
-    let object = |((address, node), draft): ((&u64, &Result<Node, Error>), Draft)| {
-        let mut object = match draft {
-            Draft::Object(object) => object,
-            Draft::Dataset(mut dataset, request) => {
-                dataset.layout = match request {
-                    Ok(_) => layouts.next().unwrap_or(Layout::Contiguous(None)),
-                    Err(error) => Layout::Unreadable(error),
-                };
-                Object::Dataset(dataset)
-            }
-        };
-        if node.is_ok() {
-            set_attributes(&mut object, attributes.next().unwrap_or_default());
-        }
-        (Address(*address), object)
-    };
-    graph.iter().zip(drafts).map(object).collect()
 }
 
 fn set_attributes(object: &mut Object, Attributes { read, unreadable }: Attributes) {

@@ -10,14 +10,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bytes::Bytes;
+use virtualize_bytes::ByteRange;
 
 use crate::{
     Error,
-    cursor::{self, Format, Reader},
+    cursor::{Format, Reader},
     fractal_heap::{HeapId, open_heaps, read_heap_objects},
     io::Io,
-    object_header::{Header, kind, read_headers},
+    object_header::{Body, Header, kind, read_headers},
 };
 
 /// Location of a shared message.
@@ -96,20 +96,16 @@ pub(crate) fn parse_table(
     message: TableMessage,
     format: Format,
 ) -> Result<Vec<SharedIndex>, Error> {
-    const STRUCTURE: &str = "shared message table";
-    let mut reader = Reader::new(STRUCTURE, bytes, message.address, format);
-    reader.signature(b"SMTB")?;
-    cursor::checked(STRUCTURE, message.address, bytes)?;
-    (0..message.indexes).map(|_| index(&mut reader)).collect()
-}
-
-fn index(reader: &mut Reader<'_>) -> Result<SharedIndex, Error> {
-    reader.version(0..=0)?;
-    reader.skip(1)?;
-    let kinds = reader.u16()?;
-    reader.skip(10)?;
-    reader.address()?;
-    Ok(SharedIndex { kinds, heap: reader.address()? })
+    let mut reader = Reader::checked("shared message table", b"SMTB", bytes, message.address, format)?;
+    let index = |_| {
+        reader.version(0..=0)?;
+        reader.skip(1)?;
+        let kinds = reader.u16()?;
+        reader.skip(10)?;
+        reader.address()?;
+        Ok(SharedIndex { kinds, heap: reader.address()? })
+    };
+    (0..message.indexes).map(index).collect()
 }
 
 // Resolves shared messages: those in the headers of committed datatypes, and those in shared message heaps.
@@ -117,11 +113,29 @@ fn index(reader: &mut Reader<'_>) -> Result<SharedIndex, Error> {
 /// Memory in bytes of a parsed message per byte.
 const PARSED_FACTOR: u64 = 4;
 
-/// The body of a message and its address.
+/// A message, or a reference to it if it is shared.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Body {
-    pub(crate) address: u64,
-    pub(crate) bytes: Bytes,
+pub(crate) enum Stored {
+    Here(Body),
+    Shared(SharedReference),
+}
+
+impl Stored {
+    /// Parses the body of a message of type `kind`, if it is a reference.
+    pub(crate) fn new(body: Body, is_shared: bool, kind: u16, format: Format) -> Result<Self, Error> {
+        if !is_shared {
+            return Ok(Self::Here(body));
+        }
+        parse(&body.bytes, body.address, kind, format).map(Self::Shared)
+    }
+
+    /// Returns the reference of a shared message.
+    pub(crate) fn reference(&self) -> Option<SharedReference> {
+        match self {
+            Self::Here(_) => None,
+            Self::Shared(reference) => Some(*reference),
+        }
+    }
 }
 
 /// Shared messages that are resolved.
@@ -134,25 +148,27 @@ pub(crate) struct SharedMessages {
 impl SharedMessages {
     /// Reads the shared message table, if the superblock extension refers to one.
     pub(crate) async fn open(io: &Io<'_>, format: Format, extension: Option<&Header>) -> Result<Self, Error> {
-        let Some(message) = extension.and_then(|header| header.find(kind::SHARED_TABLE)) else {
-            return Ok(Self::default());
-        };
-        let message = parse_table_message(&message.body, message.address, format)?;
-        let range = virtualize_bytes::ByteRange::new(message.address, message.length);
+        let message = extension.map(|header| header.parsed(kind::SHARED_TABLE, format, parse_table_message));
+        let Some(message) = message.transpose()?.flatten() else { return Ok(Self::default()) };
+        let range = ByteRange::new(message.address, message.length);
         let table = io.read(&[range]).await?.into_iter().next().unwrap_or_default();
         Ok(Self { indexes: parse_table(&table, message, format)?, found: BTreeMap::new() })
     }
 
-    /// Returns a message that was looked up.
-    pub(crate) fn get(&self, reference: SharedReference) -> Result<Body, Error> {
+    /// Returns a message. A shared one must have been looked up.
+    pub(crate) fn body(&self, stored: &Stored) -> Result<Body, Error> {
         let missing = || Err(Error::malformed("shared message", 0, "not looked up"));
-        self.found.get(&reference).cloned().unwrap_or_else(missing)
+        match stored {
+            Stored::Here(body) => Ok(body.clone()),
+            Stored::Shared(reference) => self.found.get(reference).cloned().unwrap_or_else(missing),
+        }
     }
 
     /// Charges the memory of a parsed message for one more object that shares it.
     pub(crate) fn hold(&self, io: &Io<'_>, reference: SharedReference) -> Result<(), Error> {
-        let bytes = self.get(reference).map_or(0, |body| body.bytes.len());
-        io.hold("shared messages", (bytes as u64).saturating_mul(PARSED_FACTOR))
+        let found = self.found.get(&reference).and_then(|body| body.as_ref().ok());
+        let bytes = found.map_or(0, |body| body.bytes.len() as u64);
+        io.hold("shared messages", bytes.saturating_mul(PARSED_FACTOR))
     }
 
     /// Resolves messages, all in the same batches.
@@ -192,10 +208,8 @@ impl SharedMessages {
         for (wanted, objects) in heaps.into_values().zip(answers) {
             match objects {
                 Ok(objects) => {
-                    for ((reference, _), object) in wanted.into_iter().zip(objects) {
-                        let body = object.map(|o| Body { address: o.address, bytes: o.bytes });
-                        self.found.insert(reference, body);
-                    }
+                    let references = wanted.into_iter().map(|(reference, _)| reference);
+                    self.found.extend(references.zip(objects));
                 }
                 Err(error) => {
                     let lost = wanted.into_iter().map(|(reference, _)| (reference, Err(error.clone())));
@@ -210,16 +224,10 @@ impl SharedMessages {
 /// Returns the datatype message of a committed datatype.
 fn committed_datatype(header: &Header) -> Result<Body, Error> {
     match header.find(kind::DATATYPE) {
-        Some(message) if !message.shared => {
-            Ok(Body { address: message.address, bytes: message.body.clone() })
-        }
-        Some(_) => Err(Error::malformed(
-            "committed datatype",
-            header.address,
-            "a shared datatype message, expected one in the header",
-        )),
-        None => {
-            Err(Error::malformed("committed datatype", header.address, "no datatype message, expected one"))
+        Some(message) if !message.shared => Ok(message.body.clone()),
+        _ => {
+            let problem = "no datatype message, or a shared one, expected one in the header";
+            Err(Error::malformed("committed datatype", header.address, problem))
         }
     }
 }
@@ -246,7 +254,7 @@ mod tests {
         let message = parse_table_message(&[0, 0x20, 0, 0, 0, 1], 0, FORMAT).unwrap();
         let mut bytes = b"SMTB".to_vec();
         bytes.extend([0, 0, 0b1010, 0, 50, 0, 0, 0, 50, 0, 40, 0, 3, 0, 0x60, 0, 0, 0, 0x80, 0, 0, 0]);
-        bytes.extend(cursor::lookup3(&bytes).to_le_bytes());
+        bytes.extend(crate::cursor::lookup3(&bytes).to_le_bytes());
         assert_eq!(message.length, bytes.len() as u64);
         let indexes = parse_table(&bytes, message, FORMAT).unwrap();
         assert_eq!(SharedIndex::heap_of(&indexes, 3), Some(0x80));
