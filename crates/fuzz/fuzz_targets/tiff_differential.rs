@@ -1,9 +1,9 @@
 #![no_main]
 
 use libfuzzer_sys::{fuzz_mutator, fuzz_target};
-use virtualize_fuzz::{differential_targets, mutate};
+use virtualize_fuzz::{differential, mutate};
 
-fuzz_target!(|data: &[u8]| differential_targets::tiff(data));
+fuzz_target!(|data: &[u8]| differential::tiff(data));
 
 fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
     mutate::tiff::mutate(data, size, max_size, seed)

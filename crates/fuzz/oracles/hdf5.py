@@ -54,7 +54,7 @@ def listed(root, paths):
 
 
 def renamed(path):
-    """Returns the path that `virtualize` shows; see `hdf5_path` in src/differential_targets.rs."""
+    """Returns the path that `virtualize` shows; see `hdf5_path` in src/differential.rs."""
     return "/".join(name.removeprefix("_nc4_non_coord_") or name for name in path.split("/"))
 
 

@@ -1,21 +1,25 @@
 //! The entry points of the fuzz targets.
 
-mod codecs;
 mod damage;
-mod differential;
-pub mod differential_targets;
+pub mod differential;
 pub mod mutate;
 pub mod oracle;
-mod texts;
 
-pub use codecs::{codecs, images};
-pub use texts::{listing, names, parquet_metadata, references, service, zarr_metadata};
+use std::{cell::RefCell, fs, path::PathBuf, sync::LazyLock};
 
-use futures::executor::block_on;
+use futures::{StreamExt, executor::block_on};
+use serde_json::Value;
+use tower::ServiceExt;
+use virtualize_archive::{
+    NamePattern,
+    list::{Filter, Input, ListOptions, list},
+};
 use virtualize_bytes::{Limits, MemorySource};
-use virtualize_references::Format;
+use virtualize_codec::{CodecFailure, Decoder, Scratch, decode, jpeg, jpeg2000, lerc, png, webp};
 use virtualize_map::{MapOptions, Mapped};
-use virtualize_zarr::Source;
+use virtualize_references::{Format, ParquetReferences, ReferenceSet, from_json, translate};
+use virtualize_store::{Allowed, StoreOptions};
+use virtualize_zarr::{Array, Codec, DataType, Source, ZarrFormat};
 
 /// Limits that keep each run short and small.
 const LIMITS: Limits = Limits {
@@ -115,4 +119,199 @@ fn emit(map: impl Fn(&MapOptions) -> Mapped) {
         let mapped = map(&options);
         drop(virtualize_references::write(&mapped.hierarchy, format, &mut std::io::sink()));
     }
+}
+
+// Stored chunks.
+
+/// Decodes a chunk, codec by codec and into memory of the caller. The input is a JSON array of codecs as the Python
+/// package names them, a line feed, the decoded size in 2 bytes, and the chunk.
+pub fn codecs(data: &[u8]) {
+    let Some((chain, chunk)) = split(data) else { return };
+    let Some((&[low, high], chunk)) = chunk.split_first_chunk() else { return };
+    let length = usize::from(u16::from_le_bytes([low, high]));
+    let expected = decode(&chain, chunk, length);
+    thread_local!(static SCRATCH: RefCell<Scratch> = RefCell::default());
+    let Ok(decoder) = Decoder::new(&DataType::UInt8, &chain) else { return };
+    let mut out = vec![0xAA; length];
+    let done = SCRATCH.with_borrow_mut(|scratch| decoder.decode(chunk, &mut out, scratch));
+    match (done, expected) {
+        (Ok(()), Ok(expected)) => assert_eq!(out, expected, "both ways of {chain:?}"),
+        (done, expected) => assert_eq!(done.is_ok(), expected.is_ok(), "both ways of {chain:?}: {done:?}"),
+    }
+}
+
+fn split(data: &[u8]) -> Option<(Vec<Codec>, &[u8])> {
+    let end = data.iter().position(|byte| *byte == b'\n')?;
+    let (head, rest) = data.split_at(end);
+    let entries: Vec<Value> = serde_json::from_slice(head).ok()?;
+    let chain = entries.iter().take(4).map(codec).collect::<Option<_>>()?;
+    Some((chain, &rest[1..]))
+}
+
+/// Parses a codec under the name of the package, or the plain name of one that the package does not register.
+fn codec(entry: &Value) -> Option<Codec> {
+    Some(match entry.as_str() {
+        Some("zlib") => Codec::Zlib { level: 1 },
+        Some("gzip") => Codec::Gzip { level: 1 },
+        Some("zstd") => Codec::Zstd { level: 1, checksum: false },
+        Some("bz2") => Codec::Bz2 { level: 1 },
+        Some("lzma") => Codec::Lzma { format: 1 },
+        Some("lzma_alone") => Codec::Lzma { format: 2 },
+        Some("fletcher32") => Codec::Fletcher32,
+        Some("blosc") => Codec::Blosc { cname: "lz4", clevel: 1, shuffle: 1, typesize: 4, blocksize: 0 },
+        Some(_) => return None,
+        None => Codec::from_own(entry, ZarrFormat::V3)?,
+    })
+}
+
+/// Completes a short strip, and reads the headers of images. The first bytes select format, width and rows.
+pub fn images(data: &[u8]) {
+    let Some((&[which, width, rows, height], image)) = data.split_first_chunk() else { return };
+    let (width, rows, height) = (width.into(), rows.into(), height.into());
+    let completed = match which % 5 {
+        0 => jpeg::with_rows(image, width, rows, height),
+        1 => jpeg2000::with_rows(image, width, rows, height),
+        2 => png::with_rows(image, width, rows, height),
+        3 => webp::with_rows(image, width, rows, height, 1 << 20),
+        _ => return lerc_blobs(image, rows, width),
+    };
+    drop::<Result<Vec<u8>, CodecFailure>>(completed);
+    drop(jpeg::Header::find(image));
+    for codec in ["jpeg2k", "png", "webp", "jpegxl", "lerc"] {
+        drop(virtualize_codec::image::Header::find(&format!("imagecodecs_{codec}"), image));
+    }
+}
+
+/// Parses the header, the mask and the values of LERC blobs.
+fn lerc_blobs(data: &[u8], rows: u64, columns: u64) {
+    use DataType::{Float32, Float64, Int16, UInt8};
+    for (data_type, size) in [(UInt8, 1), (Int16, 2), (Float32, 4), (Float64, 8)] {
+        let layout = lerc::Layout { rows, columns, samples: 2, has_alpha: true };
+        if let Ok(values) = lerc::decode(data, &data_type, &layout) {
+            assert_eq!(values.len() as u64, rows * columns * 2 * size, "the requested number of values");
+        }
+    }
+}
+
+// Untrusted documents, patterns and requests.
+
+static RUNTIME: LazyLock<tokio::runtime::Runtime> =
+    LazyLock::new(|| tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime"));
+
+/// Returns a folder of this process with a file in it.
+static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
+    let folder = std::env::temp_dir().join(format!("virtualize-fuzz-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("a folder");
+    fs::write(folder.join("a.tif"), b"II\x2a\0\x08\0\0\0\0\0").expect("a file");
+    folder
+});
+
+/// Reads kerchunk JSON, converts it to the other Zarr format, and writes both.
+pub fn references(data: &[u8]) {
+    if let Ok(set) = from_json(data) {
+        written(set);
+    }
+}
+
+/// Reads the metadata of kerchunk's Parquet layout, without its Parquet files.
+pub fn parquet_metadata(data: &[u8]) {
+    let Ok(references) = ParquetReferences::new(data) else { return };
+    drop(references.arrays());
+    if let Ok(set) = references.finish() {
+        written(set);
+    }
+}
+
+fn written(set: ReferenceSet) {
+    let own = set.hierarchy.format;
+    for format in [Format::KERCHUNK_JSON, Format::ZARR3_JSON] {
+        let translated = translate(set.hierarchy.clone(), format.zarr_format());
+        drop(virtualize_references::write(&translated.hierarchy, format, &mut std::io::sink()));
+        assert!(
+            format.zarr_format() != own || translated.changed.is_empty(),
+            "nothing changes within a format"
+        );
+    }
+}
+
+/// Parses a Zarr v3 and a Zarr v2 array document, and writes the result.
+pub fn zarr_metadata(data: &[u8]) {
+    let Ok(document) = serde_json::from_slice::<Value>(data) else { return };
+    let none = Value::Object(serde_json::Map::new());
+    for (read, format) in [
+        (Array::from_zarr_json(&document), ZarrFormat::V3),
+        (Array::from_zarray(&document, &none), ZarrFormat::V2),
+    ] {
+        let Ok(read) = read else { continue };
+        let again = match format {
+            ZarrFormat::V3 => read.array.to_zarr_json("a"),
+            ZarrFormat::V2 => read.array.to_zarray(),
+        };
+        if let Ok(again) = again {
+            let second = match format {
+                ZarrFormat::V3 => Array::from_zarr_json(&again),
+                ZarrFormat::V2 => Array::from_zarray(&again, &none),
+            };
+            let second = second.unwrap_or_else(|error| panic!("{again} is not read again: {error}"));
+            assert_eq!(second.array.shape, read.array.shape);
+        }
+    }
+}
+
+/// Lists the files that a STAC document, a list of files or a pattern refers to, within one folder.
+pub fn listing(data: &[u8]) {
+    let Some((which, text)) = data.split_first() else { return };
+    let folder = format!("file://{}", FOLDER.display());
+    let input = match which % 3 {
+        0 => Input::Stac(document("stac.json", text)),
+        1 => Input::List(document(if which & 4 == 0 { "list.jsonl" } else { "list.txt" }, text)),
+        _ => match std::str::from_utf8(text) {
+            Ok(pattern) => Input::Files(format!("{folder}/{pattern}")),
+            Err(_) => return,
+        },
+    };
+    let allowed = Allowed::parse([format!("{folder}/")]).expect("a folder that is there");
+    let store = StoreOptions { allowed: Some(allowed), retries: 0, ..StoreOptions::default() };
+    let name = std::str::from_utf8(text).ok().filter(|_| which & 64 != 0).map(str::to_owned);
+    let options = ListOptions { store, absent: which & 8 != 0, ..ListOptions::default() };
+    let Ok(files) = list(vec![input], Filter { name, ..Filter::default() }, options) else { return };
+    let files = RUNTIME.block_on(files.take(10_000).collect::<Vec<_>>());
+    for item in files.into_iter().flatten() {
+        assert!(item.url.starts_with("file:"), "{} was not allowed", item.url);
+    }
+}
+
+fn document(name: &str, text: &[u8]) -> String {
+    let path = FOLDER.join(name);
+    fs::write(&path, text).expect("a file");
+    path.display().to_string()
+}
+
+/// Parses a pattern of names, and a name by it.
+pub fn names(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let (pattern, name) = text.split_once('\n').unwrap_or((text, text));
+    if let Ok(pattern) = NamePattern::new(pattern) {
+        drop(pattern.names());
+        drop(pattern.given(name));
+        assert!(NamePattern::new(&pattern.to_string()).is_ok());
+    }
+}
+
+/// Requests a path and query from the service, which allows one file.
+pub fn service(data: &[u8]) {
+    static SERVICE: LazyLock<axum::Router> = LazyLock::new(|| {
+        let allow = vec![format!("file://{}/", FOLDER.display())];
+        let settings = virtualize_server::Settings { allow, ..virtualize_server::Settings::default() };
+        let _guard = RUNTIME.enter();
+        virtualize_server::app(settings.check().expect("settings")).expect("a service")
+    });
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let file = format!("file://{}/a.tif", FOLDER.display());
+    // `@` stands for the url of the file, `#` for its base64 form, as in paths of the service.
+    let encoded = base64::Engine::encode(&base64::prelude::BASE64_URL_SAFE_NO_PAD, &file);
+    let target = format!("/v1/{}", text.replace('@', &file).replace('#', &encoded));
+    let Ok(request) = axum::http::Request::get(target).body(axum::body::Body::empty()) else { return };
+    let answer = RUNTIME.block_on(SERVICE.clone().oneshot(request)).expect("an answer");
+    assert_ne!(answer.status(), 500, "no internal error");
 }

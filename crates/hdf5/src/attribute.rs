@@ -163,7 +163,17 @@ pub(crate) async fn read_attributes(
     let references: Vec<_> = parts.filter_map(Stored::reference).collect();
     shared.look_up(io, format, references.iter().copied().collect()).await?;
     references.into_iter().try_for_each(|reference| shared.hold(io, reference))?;
-    let typed = |message: AttributeMessage| type_of(message, format, shared);
+    let typed = |message: AttributeMessage| {
+        let AttributeMessage { name, datatype, dataspace, data } = message;
+        let in_attribute = |error: Error| error.within(&format!("attribute {name:?}"));
+        let datatype =
+            shared.body(&datatype).and_then(|body| datatype::parse(&body.bytes, body.address, format));
+        let dataspace =
+            shared.body(&dataspace).and_then(|body| dataspace::parse(&body.bytes, body.address, format));
+        let (datatype, dataspace) = (datatype.map_err(in_attribute)?, dataspace.map_err(in_attribute)?);
+        let attribute = Attribute { name, datatype, dataspace, elements: Vec::new() };
+        Ok(Typed { attribute, data: Some(data) })
+    };
     let mut pending: Pending<Typed> =
         parsed.into_iter().map(|(object, message)| (object, message.and_then(typed))).collect();
     decode_all(io, format, &mut pending).await?;
@@ -176,16 +186,6 @@ pub(crate) async fn read_attributes(
         }
     }
     Ok(attributes)
-}
-
-fn type_of(message: AttributeMessage, format: Format, shared: &SharedMessages) -> Result<Typed, Error> {
-    let AttributeMessage { name, datatype, dataspace, data } = message;
-    let in_attribute = |error: Error| error.within(&format!("attribute {name:?}"));
-    let datatype = shared.body(&datatype).and_then(|body| datatype::parse(&body.bytes, body.address, format));
-    let dataspace =
-        shared.body(&dataspace).and_then(|body| dataspace::parse(&body.bytes, body.address, format));
-    let (datatype, dataspace) = (datatype.map_err(in_attribute)?, dataspace.map_err(in_attribute)?);
-    Ok(Typed { attribute: Attribute { name, datatype, dataspace, elements: Vec::new() }, data: Some(data) })
 }
 
 /// Decodes all values. Each round fetches the collections that the previous round lacked, so the number of rounds is

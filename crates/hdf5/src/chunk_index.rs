@@ -44,7 +44,10 @@ pub(crate) async fn read_chunk_tables(
     let jobs = requests.into_iter().map(|request| Job::new(request?, &budget));
     let mut jobs: Vec<Result<Job<'_>, Error>> = jobs.collect();
     let (mut btree1, mut btree2, mut fixed, mut extensible) = (vec![], vec![], vec![], vec![]);
-    for job in jobs.iter_mut().flatten().filter(|job| job.has_chunks()) {
+    for job in jobs.iter_mut().flatten() {
+        if job.request.layout.address.is_none() || job.columns.grid.total == 0 {
+            continue;
+        }
         match job.request.layout.index {
             ChunkIndexKind::BTree1 => btree1.push(job),
             ChunkIndexKind::BTree2 => btree2.push(job),
@@ -84,10 +87,6 @@ impl<'a> Job<'a> {
         let address = layout.address.unwrap_or(0);
         let columns = ChunkColumns::new(grid, *filtered, address);
         Ok(Self { request, address, columns, budget, result: Ok(()) })
-    }
-
-    fn has_chunks(&self) -> bool {
-        self.request.layout.address.is_some() && self.columns.grid.total > 0
     }
 
     /// Returns the numbering of chunks in an array index, with one unlimited axis if it is extensible.

@@ -129,18 +129,13 @@ fn float(reader: &mut Reader<'_>, head: Head) -> Result<Float, Error> {
         exponent_bias: reader.u32()?,
     };
     check_bits(reader, head, float.bit_offset, float.precision)?;
-    check_fields(reader, &float)?;
-    Ok(float)
-}
-
-/// Checks that sign, exponent and mantissa have bits of their own.
-fn check_fields(reader: &Reader<'_>, float: &Float) -> Result<(), Error> {
+    // Sign, exponent and mantissa have bits of their own. The HDF5 library counts positions from bit 0 of the element, not
+    // from the first significant bit.
     let fields = [
         (float.sign_location, 1),
         (float.exponent_location, float.exponent_size),
         (float.mantissa_location, float.mantissa_size),
     ];
-    // The HDF5 library counts positions from bit 0 of the element, not from the first significant bit.
     let bits = float.bit_offset.saturating_add(float.precision);
     let mut used = 0_u16;
     let mut places = fields.map(|(from, size)| (u16::from(from), u16::from(size)));
@@ -153,7 +148,7 @@ fn check_fields(reader: &Reader<'_>, float: &Float) -> Result<(), Error> {
         }
         used = end;
     }
-    Ok(())
+    Ok(float)
 }
 
 fn padding(reader: &Reader<'_>, code: u8) -> Result<StringPadding, Error> {
@@ -203,8 +198,20 @@ fn compound(reader: &mut Reader<'_>, head: Head, depth: u32) -> Result<Datatype,
     if members.is_empty() || names.len() < members.len() && !has_unknown {
         return Err(reader.malformed(format!("{count} members with {} names", names.len())));
     }
-    check_members(reader, head.size, &members)?;
-    Ok(Datatype::Compound { size: head.size, members })
+    // Members are within the compound and do not overlap, so that decoding never yields more than the stored bytes.
+    let mut places: Vec<_> =
+        members.iter().map(|m| (u64::from(m.offset), m.datatype.size(), &m.name)).collect();
+    places.sort_unstable();
+    let (size, mut free_from) = (head.size, 0_u64);
+    for (offset, length, name) in places {
+        let end = offset.saturating_add(length);
+        if offset < free_from || end > u64::from(size) {
+            let problem = format!("member {name:?} at bytes {offset} to {end} of a compound of {size} bytes");
+            return Err(reader.malformed(format!("{problem}, of which {free_from} are used")));
+        }
+        free_from = end;
+    }
+    Ok(Datatype::Compound { size, members })
 }
 
 fn member(reader: &mut Reader<'_>, head: Head, depth: u32) -> Result<Member, Error> {
@@ -213,7 +220,17 @@ fn member(reader: &mut Reader<'_>, head: Head, depth: u32) -> Result<Member, Err
         1 | 2 => reader.u32()?,
         _ => u32::try_from(reader.uint(bytes_for(head.size))?).unwrap_or(u32::MAX),
     };
-    let shape = if head.version == 1 { old_member_shape(reader)? } else { Vec::new() };
+    // Version 1 stores the shape of an array member in the compound.
+    let mut shape = Vec::new();
+    if head.version == 1 {
+        let rank = reader.u8()?;
+        reader.skip(11)?;
+        let sizes = [reader.u32()?, reader.u32()?, reader.u32()?, reader.u32()?];
+        let Some(sizes) = sizes.get(..usize::from(rank)) else {
+            return Err(reader.malformed(format!("member with {rank} dimensions, expected at most 4")));
+        };
+        shape = sizes.iter().copied().map(u64::from).collect();
+    }
     let datatype = parse_next(reader, depth)?;
     let datatype =
         if shape.is_empty() { datatype } else { Datatype::Array { base: Box::new(datatype), shape } };
@@ -228,35 +245,6 @@ fn bytes_for(size: u32) -> u8 {
         0x1_0000..=0xFF_FFFF => 3,
         _ => 4,
     }
-}
-
-/// Reads the shape of an array member, which version 1 stores in the compound. Empty for a scalar member.
-fn old_member_shape(reader: &mut Reader<'_>) -> Result<Vec<u64>, Error> {
-    let rank = reader.u8()?;
-    reader.skip(11)?;
-    let sizes = [reader.u32()?, reader.u32()?, reader.u32()?, reader.u32()?];
-    match sizes.get(..usize::from(rank)) {
-        Some(shape) => Ok(shape.iter().copied().map(u64::from).collect()),
-        None => Err(reader.malformed(format!("member with {rank} dimensions, expected at most 4"))),
-    }
-}
-
-/// Checks that members are within the compound and do not overlap, so that decoding never yields more than the stored
-/// bytes.
-fn check_members(reader: &Reader<'_>, size: u32, members: &[Member]) -> Result<(), Error> {
-    let mut places: Vec<_> =
-        members.iter().map(|m| (u64::from(m.offset), m.datatype.size(), &m.name)).collect();
-    places.sort_unstable();
-    let mut free_from = 0_u64;
-    for (offset, length, name) in places {
-        let end = offset.saturating_add(length);
-        if offset < free_from || end > u64::from(size) {
-            let problem = format!("member {name:?} at bytes {offset} to {end} of a compound of {size} bytes");
-            return Err(reader.malformed(format!("{problem}, of which {free_from} are used")));
-        }
-        free_from = end;
-    }
-    Ok(())
 }
 
 fn enumeration(reader: &mut Reader<'_>, head: Head, depth: u32) -> Result<Datatype, Error> {

@@ -34,12 +34,34 @@ pub(crate) fn parse_old(bytes: &[u8], address: u64, format: Format) -> Result<Fi
 pub(crate) fn parse(bytes: &[u8], address: u64, format: Format) -> Result<FillMessage, Error> {
     let mut reader = Reader::new("fill value message", bytes, address, format);
     let version = reader.version(1..=3)?;
-    let (allocation_time, write_time, value) = match version {
-        3 => {
-            let flags = reader.u8()?;
-            (flags & 3, flags >> 2 & 3, flagged_value(&mut reader, flags)?)
-        }
-        _ => (reader.u8()?, reader.u8()?, counted_value(&mut reader)?),
+    let (allocation_time, write_time, value) = if version == 3 {
+        let flags = reader.u8()?;
+        let value = match (flags & 0x10 != 0, flags & 0x20 != 0) {
+            _ if flags & 0xC0 != 0 => {
+                return Err(reader.malformed(format!("flags {flags:#04x}, expected no reserved ones")));
+            }
+            (true, true) => {
+                let problem = "flags for both an undefined value and a value, expected one of them";
+                return Err(reader.malformed(problem));
+            }
+            (true, false) => FillValue::Undefined,
+            (false, false) => FillValue::Default,
+            (false, true) => {
+                let size = reader.u32()?;
+                FillValue::User(reader.bytes(size.into())?)
+            }
+        };
+        (flags & 3, flags >> 2 & 3, value)
+    } else {
+        let (allocation_time, write_time, is_defined) = (reader.u8()?, reader.u8()?, reader.u8()? != 0);
+        let value = match if is_defined { reader.u32()? } else { u32::MAX } {
+            0 => FillValue::Default,
+            // Size -1 also means that the value is undefined.
+            u32::MAX => FillValue::Undefined,
+            size if size > 0x7FFF_FFFF => return Err(reader.malformed(format!("value of {size:#x} bytes"))),
+            size => FillValue::User(reader.bytes(size.into())?),
+        };
+        (allocation_time, write_time, value)
     };
     let write_time = match write_time {
         0 => FillTime::Allocation,
@@ -70,36 +92,6 @@ fn has_variable_length(datatype: &Datatype) -> bool {
             members.iter().any(|member| has_variable_length(&member.datatype))
         }
         _ => false,
-    }
-}
-
-/// Reads the value of versions 1 and 2. Size -1 also means that the value is undefined.
-fn counted_value(reader: &mut Reader<'_>) -> Result<FillValue, Error> {
-    if reader.u8()? == 0 {
-        return Ok(FillValue::Undefined);
-    }
-    match reader.u32()? {
-        0 => Ok(FillValue::Default),
-        u32::MAX => Ok(FillValue::Undefined),
-        size if size > 0x7FFF_FFFF => Err(reader.malformed(format!("value of {size:#x} bytes"))),
-        size => reader.bytes(u64::from(size)).map(FillValue::User),
-    }
-}
-
-fn flagged_value(reader: &mut Reader<'_>, flags: u8) -> Result<FillValue, Error> {
-    match (flags & 0x10 != 0, flags & 0x20 != 0) {
-        _ if flags & 0xC0 != 0 => {
-            Err(reader.malformed(format!("flags {flags:#04x}, expected no reserved ones")))
-        }
-        (true, true) => {
-            Err(reader.malformed("flags for both an undefined value and a value, expected one of them"))
-        }
-        (true, false) => Ok(FillValue::Undefined),
-        (false, false) => Ok(FillValue::Default),
-        (false, true) => {
-            let size = u64::from(reader.u32()?);
-            reader.bytes(size).map(FillValue::User)
-        }
     }
 }
 

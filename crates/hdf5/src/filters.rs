@@ -33,7 +33,14 @@ pub(crate) fn decode(
     let mut bytes = bytes.to_vec();
     for (_, filter) in applied.rev() {
         bytes = match filter.id {
-            DEFLATE => inflate(&bytes, size, address),
+            DEFLATE => {
+                // The deflated data may include a checksum of four bytes.
+                let (limit, mut plain) = (size.saturating_add(16), Vec::new());
+                match flate2::read::ZlibDecoder::new(&*bytes).take(limit).read_to_end(&mut plain) {
+                    Ok(_) => Ok(plain),
+                    Err(error) => Err(Error::malformed(STRUCTURE, address, format!("deflate: {error}"))),
+                }
+            }
             SHUFFLE => Ok(unshuffle(&bytes, filter.parameters.first().copied().unwrap_or(1))),
             FLETCHER32 => checked(bytes, address),
             id => Err(Error::unsupported(
@@ -84,16 +91,6 @@ fn fletcher32(bytes: &[u8]) -> u32 {
         (first, second) = (fold(first), fold(second));
     }
     (fold(second) << 16) | fold(first)
-}
-
-fn inflate(bytes: &[u8], size: u64, address: u64) -> Result<Vec<u8>, Error> {
-    // The deflated data may include a checksum of four bytes.
-    let limit = size.saturating_add(16);
-    let mut plain = Vec::new();
-    match flate2::read::ZlibDecoder::new(bytes).take(limit).read_to_end(&mut plain) {
-        Ok(_) => Ok(plain),
-        Err(error) => Err(Error::malformed(STRUCTURE, address, format!("deflate: {error}"))),
-    }
 }
 
 fn unshuffle(bytes: &[u8], element: u32) -> Vec<u8> {

@@ -26,7 +26,11 @@ pub(crate) async fn read_graph(io: &Io<'_>, format: Format, root: u64) -> Result
     let mut graph = Graph::new();
     let mut level = vec![root];
     while !level.is_empty() {
-        check_count(io, &graph, &level)?;
+        let (count, most) = (graph.len().saturating_add(level.len()) as u64, io.limits().objects);
+        if count > most {
+            let problem = format!("at least {count} objects, expected at most {most}");
+            return Err(Error::limit("group", level.first().copied().unwrap_or(0), problem));
+        }
         let headers = read_headers(io, format, &level).await?;
         let groups: Vec<_> = headers.iter().flatten().filter(|header| is_group(header)).collect();
         let mut links = read_links(io, format, &groups).await?.into_iter();
@@ -34,7 +38,10 @@ pub(crate) async fn read_graph(io: &Io<'_>, format: Format, root: u64) -> Result
         for (address, header) in level.into_iter().zip(headers) {
             let node = header.and_then(|header| {
                 let links = if is_group(&header) { links.next().transpose()? } else { None };
-                next.extend(links.iter().flatten().filter_map(hard_target));
+                next.extend(links.iter().flatten().filter_map(|link| match link.target {
+                    LinkTarget::Hard(address) => Some(address.0),
+                    _ => None,
+                }));
                 Ok(Node { header, links })
             });
             graph.insert(address, node);
@@ -43,24 +50,4 @@ pub(crate) async fn read_graph(io: &Io<'_>, format: Format, root: u64) -> Result
         level = next.into_iter().collect();
     }
     Ok(graph)
-}
-
-fn hard_target(link: &Link) -> Option<u64> {
-    match link.target {
-        LinkTarget::Hard(address) => Some(address.0),
-        _ => None,
-    }
-}
-
-fn check_count(io: &Io<'_>, graph: &Graph, level: &[u64]) -> Result<(), Error> {
-    let count = graph.len().saturating_add(level.len()) as u64;
-    if count <= io.limits().objects {
-        return Ok(());
-    }
-    let address = level.first().copied().unwrap_or(0);
-    Err(Error::limit(
-        "group",
-        address,
-        format!("at least {count} objects, expected at most {}", io.limits().objects),
-    ))
 }

@@ -138,11 +138,15 @@ impl<'a> Io<'a> {
     /// Reads all ranges together. A range beyond the end of the file yields the bytes that exist.
     pub(crate) async fn read(&self, ranges: &[ByteRange]) -> Result<Vec<Bytes>, Error> {
         let within: Vec<_> = ranges.iter().map(|range| range.clamp_to(self.size)).collect();
-        let wanted = within.iter().map(|range| range.length);
-        self.budget.take("bytes of the file", wanted.fold(0, u64::saturating_add))?;
-        let parts = self.read_file(&within).await?;
+        let lengths = within.iter().map(|range| range.length);
+        self.budget.take("bytes of the file", lengths.fold(0, u64::saturating_add))?;
+        let known: Vec<_> = within.iter().map(|range| slice(&self.head, range.start, range.end())).collect();
+        let unknown = within.iter().zip(&known).filter(|(_, known)| known.is_none());
+        let unknown: Vec<_> = unknown.map(|(range, _)| *range).collect();
+        let mut fetched = self.fetch(&unknown).await?.into_iter();
+        let parts = known.into_iter().map(|known| known.or_else(|| fetched.next()).unwrap_or_default());
         if self.overlay.is_empty() {
-            return Ok(parts);
+            return Ok(parts.collect());
         }
         Ok(ranges.iter().zip(parts).map(|(range, part)| self.overlaid(range.start, part)).collect())
     }
@@ -160,14 +164,6 @@ impl<'a> Io<'a> {
             places.zip(bytes.iter().skip(passed)).for_each(|(place, byte)| *place = *byte);
         }
         copy.into()
-    }
-
-    async fn read_file(&self, ranges: &[ByteRange]) -> Result<Vec<Bytes>, Error> {
-        let known: Vec<_> = ranges.iter().map(|range| slice(&self.head, range.start, range.end())).collect();
-        let unknown = ranges.iter().zip(&known).filter(|(_, known)| known.is_none());
-        let unknown: Vec<_> = unknown.map(|(range, _)| *range).collect();
-        let mut fetched = self.fetch(&unknown).await?.into_iter();
-        Ok(known.into_iter().map(|known| known.or_else(|| fetched.next()).unwrap_or_default()).collect())
     }
 
     async fn fetch(&self, ranges: &[ByteRange]) -> Result<Vec<Bytes>, Error> {

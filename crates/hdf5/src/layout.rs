@@ -88,7 +88,12 @@ pub(crate) fn parse(bytes: &[u8], address: u64, format: Format) -> Result<Layout
         (1, _) => {
             Ok(LayoutMessage::Contiguous { address: reader.address()?, length: Some(reader.raw_length()?) })
         }
-        (2, 3) => parse_btree_chunks(&mut reader).map(LayoutMessage::Chunked),
+        (2, 3) => {
+            let (rank, address) = (reader.u8()?, reader.address()?);
+            check_rank(&reader, rank, 2)?;
+            let sizes = (0..rank).map(|_| reader.u32().map(u64::from)).collect::<Result<Vec<_>, _>>()?;
+            btree_chunks(&reader, 3, sizes, address).map(LayoutMessage::Chunked)
+        }
         (2, _) => parse_indexed_chunks(&mut reader, version).map(LayoutMessage::Chunked),
         (3, 4..) => {
             let collection = reader.address()?;
@@ -122,14 +127,6 @@ fn check_rank(reader: &Reader<'_>, rank: u8, least: u8) -> Result<(), Error> {
         return Ok(());
     }
     Err(reader.malformed(format!("{rank} dimensions, expected {least} to {most}")))
-}
-
-fn parse_btree_chunks(reader: &mut Reader<'_>) -> Result<ChunkedLayout, Error> {
-    let rank = reader.u8()?;
-    let address = reader.address()?;
-    check_rank(reader, rank, 2)?;
-    let sizes = (0..rank).map(|_| reader.u32().map(u64::from)).collect::<Result<Vec<_>, _>>()?;
-    btree_chunks(reader, 3, sizes, address)
 }
 
 fn btree_chunks(

@@ -109,17 +109,12 @@ pub(crate) struct Continuation {
 /// Parses the fields before the messages.
 pub(crate) fn parse_prefix(bytes: &[u8], address: u64, format: Format) -> Result<Prefix, Error> {
     let mut reader = Reader::new(STRUCTURE, bytes, address, format);
-    if bytes.starts_with(b"OHDR") { prefix_2(&mut reader, address) } else { prefix_1(&mut reader) }
-}
-
-fn prefix_1(reader: &mut Reader<'_>) -> Result<Prefix, Error> {
-    reader.version(1..=1)?;
-    reader.skip(7)?;
-    let end = u64::from(reader.u32()?).saturating_add(16);
-    Ok(Prefix { version: 1, creation_index: false, start: 16, end })
-}
-
-fn prefix_2(reader: &mut Reader<'_>, address: u64) -> Result<Prefix, Error> {
+    if !bytes.starts_with(b"OHDR") {
+        reader.version(1..=1)?;
+        reader.skip(7)?;
+        let end = u64::from(reader.u32()?).saturating_add(16);
+        return Ok(Prefix { version: 1, creation_index: false, start: 16, end });
+    }
     reader.skip(4)?;
     reader.version(2..=2)?;
     let flags = reader.u8()?;
@@ -130,8 +125,7 @@ fn prefix_2(reader: &mut Reader<'_>, address: u64) -> Result<Prefix, Error> {
     reader.skip(if flags & 0x10 == 0 { 0 } else { 4 })?;
     let size = reader.uint(1 << (flags & 3))?;
     let start = reader.position().saturating_sub(address);
-    let (creation_index, end) = (flags & 4 != 0, start.saturating_add(size));
-    Ok(Prefix { version: 2, creation_index, start, end })
+    Ok(Prefix { version: 2, creation_index: flags & 4 != 0, start, end: start.saturating_add(size) })
 }
 
 /// Parses the messages of the header block.
@@ -301,7 +295,25 @@ pub(crate) async fn read_headers(
     let mut readings: Vec<_> = blocks.into_iter().zip(addresses).map(begin).collect();
     let headers = readings.iter().flatten().map(|reading| &reading.header);
     io.will_read(headers.flat_map(|header| structures(header, format)));
-    while continue_all(io, format, &mut readings).await {}
+    loop {
+        let mut steps = Vec::new();
+        for (index, reading) in readings.iter_mut().enumerate() {
+            let next = reading.as_mut().map(|reading| std::mem::take(&mut reading.next)).unwrap_or_default();
+            steps.extend(next.into_iter().map(|continuation| (index, continuation)));
+        }
+        if steps.is_empty() {
+            break;
+        }
+        let ranges: Vec<_> = steps.iter().map(|(_, at)| ByteRange::new(at.address, at.length)).collect();
+        for ((index, at), block) in steps.iter().zip(read_whole(io, CONTINUATION, &ranges).await) {
+            let Some(slot) = readings.get_mut(*index) else { continue };
+            let Ok(reading) = slot else { continue };
+            let added = block.and_then(|block| parse_continuation(&block, *at, reading.prefix, format));
+            if let Err(error) = added.and_then(|messages| reading.add(io, messages, format)) {
+                *slot = Err(error);
+            }
+        }
+    }
     Ok(readings.into_iter().map(|reading| reading.map(|reading| reading.header)).collect())
 }
 
@@ -319,26 +331,6 @@ fn structures(header: &Header, format: Format) -> impl Iterator<Item = ByteRange
     let dense = dense.into_iter().flat_map(|dense| [dense.heap, dense.names]);
     let index = index.map(|address| ByteRange::new(address, INDEX));
     index.into_iter().chain(dense.map(|address| ByteRange::new(address, GUESS)))
-}
-
-/// Reads the next continuation blocks of all headers. Returns whether there were any.
-async fn continue_all(io: &Io<'_>, format: Format, readings: &mut [Result<Reading, Error>]) -> bool {
-    let mut wanted = Vec::new();
-    for (index, reading) in readings.iter_mut().enumerate() {
-        let next = reading.as_mut().map(|reading| std::mem::take(&mut reading.next)).unwrap_or_default();
-        wanted.extend(next.into_iter().map(|continuation| (index, continuation)));
-    }
-    let ranges: Vec<_> = wanted.iter().map(|(_, at)| ByteRange::new(at.address, at.length)).collect();
-    let blocks = read_whole(io, "object header continuation", &ranges).await;
-    for ((index, at), block) in wanted.iter().zip(blocks) {
-        let Some(place) = readings.get_mut(*index) else { continue };
-        let Ok(reading) = place else { continue };
-        let added = block.and_then(|block| parse_continuation(&block, *at, reading.prefix, format));
-        if let Err(error) = added.and_then(|messages| reading.add(io, messages, format)) {
-            *place = Err(error);
-        }
-    }
-    !wanted.is_empty()
 }
 
 impl Reading {

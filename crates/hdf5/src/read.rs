@@ -57,10 +57,13 @@ pub async fn read(source: &dyn ReadRanges, limits: &Limits) -> Result<File, Erro
     let (attributes, layouts) =
         try_join(read_attributes(&io, format, &headers, &mut shared), read_layouts(&io, format, requests))
             .await?;
-    for (header, attributes) in headers.iter().zip(attributes) {
-        if let Some(object) = objects.get_mut(&Address(header.address)) {
-            set_attributes(object, attributes);
-        }
+    for (header, Attributes { read, unreadable }) in headers.iter().zip(attributes) {
+        let (attributes, unreadable_attributes) = match objects.get_mut(&Address(header.address)) {
+            Some(Object::Group(group)) => (&mut group.attributes, &mut group.unreadable_attributes),
+            Some(Object::Dataset(dataset)) => (&mut dataset.attributes, &mut dataset.unreadable_attributes),
+            _ => continue,
+        };
+        (*attributes, *unreadable_attributes) = (read, unreadable);
     }
     for (address, layout) in layouts {
         if let Some(Object::Dataset(dataset)) = objects.get_mut(&Address(address)) {
@@ -173,19 +176,16 @@ pub async fn read_sequences(
     let addresses = elements.iter().filter_map(|element| element.pointer).map(|pointer| pointer.collection);
     let mut collections = Collections::new();
     fetch_collections(&io, format, addresses.collect(), &mut collections).await?;
-    elements.into_iter().map(|element| items_of(element, item_size, &collections)).collect()
-}
-
-/// Returns the stored bytes of a variable-length element, whose collection is fetched.
-fn items_of(element: VariableElement, item_size: u64, collections: &Collections) -> Result<Bytes, Error> {
-    let Some(pointer) = element.pointer else { return Ok(Bytes::new()) };
-    let object = object_in(collections, pointer)?.unwrap_or_default();
-    if element.length.checked_mul(item_size) == Some(object.len() as u64) {
-        return Ok(object);
-    }
-    let VariableElement { length, .. } = element;
-    let problem = format!("{length} items of {item_size} bytes in an object of {}", object.len());
-    Err(Error::malformed("variable-length element", pointer.collection, problem))
+    let items = |VariableElement { length, pointer }| {
+        let Some(pointer) = pointer else { return Ok(Bytes::new()) };
+        let object = object_in(&collections, pointer)?.unwrap_or_default();
+        if length.checked_mul(item_size) == Some(object.len() as u64) {
+            return Ok(object);
+        }
+        let problem = format!("{length} items of {item_size} bytes in an object of {}", object.len());
+        Err(Error::malformed("variable-length element", pointer.collection, problem))
+    };
+    elements.into_iter().map(items).collect()
 }
 
 const fn format_of(file: &File) -> Format {
@@ -199,7 +199,7 @@ async fn find_superblock(io: &Io<'_>) -> Result<Superblock, Error> {
     for places in [first, others] {
         let ranges: Vec<_> = places.iter().map(|&at| ByteRange::new(at, superblock::LENGTH)).collect();
         let blocks = io.read(&ranges).await?;
-        let found = blocks.iter().zip(places).find(|(bytes, _)| superblock::is_superblock(bytes));
+        let found = blocks.iter().zip(places).find(|(bytes, _)| bytes.starts_with(&superblock::SIGNATURE));
         if let Some((bytes, &address)) = found {
             let superblock = superblock::parse(bytes, address)?;
             return superblock.check_end(io.size()).map(|()| superblock);
@@ -321,15 +321,6 @@ impl Messages<'_> {
             unreadable_attributes: Vec::new(),
         })))
     }
-}
-
-fn set_attributes(object: &mut Object, Attributes { read, unreadable }: Attributes) {
-    let (attributes, unreadable_attributes) = match object {
-        Object::Group(group) => (&mut group.attributes, &mut group.unreadable_attributes),
-        Object::Dataset(dataset) => (&mut dataset.attributes, &mut dataset.unreadable_attributes),
-        Object::Datatype(_) | Object::Unreadable(_) => return,
-    };
-    (*attributes, *unreadable_attributes) = (read, unreadable);
 }
 
 fn errors_of(object: &Object) -> Vec<&Error> {

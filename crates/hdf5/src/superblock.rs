@@ -20,7 +20,7 @@ use crate::{
 
 const STRUCTURE: &str = "superblock";
 /// Format signature.
-const SIGNATURE: [u8; 8] = *b"\x89HDF\r\n\x1a\n";
+pub(crate) const SIGNATURE: [u8; 8] = *b"\x89HDF\r\n\x1a\n";
 /// An upper bound on the size of a superblock in bytes.
 pub(crate) const LENGTH: u64 = 128;
 
@@ -63,11 +63,6 @@ const OPEN_FOR_WRITING: u8 = 0x01 | 0x04;
 pub(crate) fn candidates(size: u64) -> impl Iterator<Item = u64> {
     let doublings = std::iter::successors(Some(512_u64), |at| at.checked_mul(2));
     std::iter::once(0).chain(doublings).take_while(move |at| at.saturating_add(8) <= size)
-}
-
-/// Returns whether `bytes` start with the format signature.
-pub(crate) fn is_superblock(bytes: &[u8]) -> bool {
-    bytes.starts_with(&SIGNATURE)
 }
 
 /// Parses the superblock at `address`.

@@ -90,7 +90,11 @@ impl<'a> Decoder<'a> {
         self.spend(bytes.len() as u64)?;
         match datatype {
             Datatype::Integer(integer) | Datatype::Bitfield(integer) => Ok(decode_integer(integer, bytes)),
-            Datatype::Float(float) => Ok(decode_float(float, bytes)),
+            Datatype::Float(float) => {
+                let value = bits_of(float.order, bytes).and_then(|bits| exact_float(float, bits));
+                let unknown = Element::Unknown("floating-point number that 64 bits do not hold");
+                Ok(value.map_or(unknown, Element::Float))
+            }
             Datatype::Time { .. } => Ok(Element::Unknown("time")),
             Datatype::String { padding, .. } => Ok(text(unpadded(*padding, bytes))),
             Datatype::Opaque { .. } => Ok(Element::Bytes(bytes.to_vec())),
@@ -265,11 +269,6 @@ fn decode_integer(integer: &Integer, bytes: &[u8]) -> Element {
         value if value < 0 && !negative => Element::Unknown("integer over 127 bits"),
         value => Element::Integer(value),
     }
-}
-
-fn decode_float(float: &Float, bytes: &[u8]) -> Element {
-    let value = bits_of(float.order, bytes).and_then(|bits| exact_float(float, bits));
-    value.map_or(Element::Unknown("floating-point number that 64 bits do not hold"), Element::Float)
 }
 
 /// Returns the value of a floating-point number, if an `f64` represents it exactly.

@@ -112,8 +112,16 @@ pub(crate) fn parse_selection(outer: &mut Reader<'_>) -> Result<Selection, Error
             }
             let axes = usize::try_from(rank).unwrap_or(0);
             if flags == 1 {
-                let slabs = (0..rank).map(|_| slab(&mut reader, width));
-                Selection::Regular(slabs.collect::<Result<_, _>>()?)
+                let slabs = (0..rank).map(|_| {
+                    let (start, stride) = (reader.uint(width)?, reader.uint(width)?);
+                    // The largest number means "unlimited".
+                    let mut bounded = || {
+                        let bytes = reader.take(width.into())?;
+                        Ok::<_, Error>(bytes.iter().any(|byte| *byte != 0xff).then(|| uint(bytes)))
+                    };
+                    Ok(Slab { start, stride, count: bounded()?, block: bounded()? })
+                });
+                Selection::Regular(slabs.collect::<Result<_, Error>>()?)
             } else if kind == 1 {
                 Selection::Points(items(&mut reader, width, axes)?)
             } else {
@@ -137,16 +145,6 @@ fn items(reader: &mut Reader<'_>, width: u8, numbers: usize) -> Result<Vec<Vec<u
     let bytes = reader.take(count.saturating_mul(size as u64))?;
     let item = |item: &[u8]| item.chunks_exact(width.max(1).into()).map(uint).collect();
     Ok(bytes.chunks_exact(size).map(item).collect())
-}
-
-fn slab(reader: &mut Reader<'_>, width: u8) -> Result<Slab, Error> {
-    let (start, stride) = (reader.uint(width)?, reader.uint(width)?);
-    // The largest number means "unlimited".
-    let mut bounded = || {
-        let bytes = reader.take(width.into())?;
-        Ok::<_, Error>(bytes.iter().any(|byte| *byte != 0xff).then(|| uint(bytes)))
-    };
-    Ok(Slab { start, stride, count: bounded()?, block: bounded()? })
 }
 
 #[cfg(test)]

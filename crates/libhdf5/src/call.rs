@@ -90,11 +90,6 @@ impl At {
     }
 }
 
-/// Wraps the property list of an object.
-pub(crate) fn property_list(at: At, id: h5i::hid_t) -> Result<Handle> {
-    at.handle(id)
-}
-
 /// Disables the library's error output.
 pub(crate) fn silence() {
     // SAFETY: no callback is set, and the library takes a null pointer for its data.

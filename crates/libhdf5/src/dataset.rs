@@ -1,22 +1,25 @@
-//! Reads datasets: fill values and filters here, the rest in other modules.
+//! Reads datasets: fill values and filters here, the rest in other modules; and attributes with their values.
 
 use std::os::raw::c_uint;
 
 use bytes::Bytes;
 use hdf5_metno_sys::{
+    h5::{H5_index_t, H5_iter_order_t},
+    h5a,
     h5d::{self, H5D_alloc_time_t, H5D_fill_time_t, H5D_fill_value_t},
-    h5p, h5s, h5t,
+    h5o, h5p, h5s, h5t,
 };
-use virtualize_bytes::Address;
-use virtualize_hdf5::model::{Dataset, Element, FillMessage, FillTime, FillValue, Filter};
+use virtualize_hdf5::{
+    Error,
+    model::{Attribute, Dataset, Element, FillMessage, FillTime, FillValue, Filter},
+};
 
 use crate::{
-    attribute,
-    call::{At, Handle, Result, property_list},
+    call::{At, Handle, Result},
     dataspace,
     datatype::{self, Type},
-    format::{Format, address_of},
     layout::{self, Opened},
+    tree::{Format, address_of},
 };
 
 /// Number of filter parameters to request.
@@ -31,7 +34,7 @@ pub(crate) fn read(at: At, dataset: &Handle, format: Format) -> Result<Dataset> 
         (
             at.handle(h5d::H5Dget_type(dataset.id())),
             at.handle(h5d::H5Dget_space(dataset.id())),
-            property_list(at, h5d::H5Dget_create_plist(dataset.id())),
+            at.handle(h5d::H5Dget_create_plist(dataset.id())),
         )
     };
     let (type_id, space, properties) = (type_id?, space?, properties?);
@@ -39,7 +42,7 @@ pub(crate) fn read(at: At, dataset: &Handle, format: Format) -> Result<Dataset> 
     let dataspace = dataspace::read(at, &space)?;
     let fill = fill(at.structure("fill value message"), &properties, &type_id, &datatype)?;
     let filters = filters(at.structure("filter pipeline message"), &properties)?;
-    let (attributes, unreadable_attributes) = attribute::read_all(at, dataset, &properties, format);
+    let (attributes, unreadable_attributes) = attributes(at, dataset, &properties, format);
     let opened = Opened {
         dataset,
         properties: &properties,
@@ -47,8 +50,11 @@ pub(crate) fn read(at: At, dataset: &Handle, format: Format) -> Result<Dataset> 
         datatype: &datatype,
         dataspace: &dataspace,
     };
+    // SAFETY: the handle is open.
+    let is_committed = at.truth(unsafe { h5t::H5Tcommitted(type_id.id()) })?;
+    let committed_datatype = is_committed.then(|| address_of(at, &type_id, format)).transpose()?;
     Ok(Dataset {
-        committed_datatype: committed(at, &type_id, format)?,
+        committed_datatype,
         layout: layout::read(at, &opened),
         datatype: datatype.file,
         dataspace,
@@ -58,14 +64,6 @@ pub(crate) fn read(at: At, dataset: &Handle, format: Format) -> Result<Dataset> 
         attributes,
         unreadable_attributes,
     })
-}
-
-fn committed(at: At, type_id: &Handle, format: Format) -> Result<Option<Address>> {
-    // SAFETY: the handle is open.
-    match at.truth(unsafe { h5t::H5Tcommitted(type_id.id()) })? {
-        true => address_of(at, type_id, format).map(Some),
-        false => Ok(None),
-    }
 }
 
 fn fill(at: At, properties: &Handle, type_id: &Handle, datatype: &Type) -> Result<FillMessage> {
@@ -164,4 +162,81 @@ fn filter(at: At, properties: &Handle, index: u32) -> Result<Filter> {
     let name = String::from_utf8_lossy(name.split(|&byte| byte == 0).next().unwrap_or_default()).into_owned();
     let name = (!name.is_empty()).then_some(name);
     Ok(Filter { id, name, optional: flags & OPTIONAL != 0, parameters })
+}
+
+/// Limit on the size of an attribute's value in memory, in bytes.
+const MAX_BYTES: u64 = 1 << 30;
+
+/// Returns the attributes of an open object, and the errors of those that could not be read.
+pub(crate) fn attributes(
+    at: At,
+    object: &Handle,
+    properties: &Handle,
+    format: Format,
+) -> (Vec<Attribute>, Vec<Error>) {
+    let at = at.structure("attribute message");
+    let (mut read, mut unreadable) = (Vec::new(), Vec::new());
+    match count(at, object).and_then(|count| Ok((count, order(at, properties)?))) {
+        Err(error) => unreadable.push(error),
+        Ok((count, (kind, order))) => {
+            for index in 0..count {
+                // SAFETY: the handle is open, and the path ends with a NUL.
+                let handle = at.handle(unsafe {
+                    h5a::H5Aopen_by_idx(object.id(), c".".as_ptr(), kind, order, index, 0, 0)
+                });
+                match handle.and_then(|handle| attribute(at, &handle, format)) {
+                    Ok(attribute) => read.push(attribute),
+                    Err(error) => unreadable.push(error),
+                }
+            }
+        }
+    }
+    (read, unreadable)
+}
+
+fn count(at: At, object: &Handle) -> Result<u64> {
+    // SAFETY: the structure is plain data of the library, for which zeros are valid.
+    let mut info: h5o::H5O_info2_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the handle is open, and the structure outlives the call.
+    at.done(unsafe { h5o::H5Oget_info3(object.id(), &raw mut info, h5o::H5O_INFO_NUM_ATTRS) })?;
+    Ok(info.num_attrs)
+}
+
+/// Returns creation order if the object tracks it, else storage order.
+fn order(at: At, properties: &Handle) -> Result<(H5_index_t, H5_iter_order_t)> {
+    const TRACKED: c_uint = 1;
+    let mut flags: c_uint = 0;
+    // SAFETY: the handle is open, and the flags outlive the call.
+    at.done(unsafe { h5p::H5Pget_attr_creation_order(properties.id(), &raw mut flags) })?;
+    Ok(match flags & TRACKED {
+        0 => (H5_index_t::H5_INDEX_NAME, H5_iter_order_t::H5_ITER_NATIVE),
+        _ => (H5_index_t::H5_INDEX_CRT_ORDER, H5_iter_order_t::H5_ITER_INC),
+    })
+}
+
+fn attribute(at: At, handle: &Handle, format: Format) -> Result<Attribute> {
+    // SAFETY: the size that is passed is that of the buffer.
+    let name = at.text(|text, size| unsafe { h5a::H5Aget_name(handle.id(), size, text) })?;
+    // SAFETY: the handle is open.
+    let (datatype, space) =
+        unsafe { (at.handle(h5a::H5Aget_type(handle.id())), at.handle(h5a::H5Aget_space(handle.id()))) };
+    let (id, space) = (datatype?, space?);
+    let datatype = datatype::read(at, &id, format.offset_size)?;
+    let dataspace = dataspace::read(at, &space)?;
+    let bytes = (datatype.size as u64).saturating_mul(dataspace::elements(&dataspace));
+    let size = usize::try_from(bytes).ok().filter(|_| bytes <= MAX_BYTES);
+    let too_large = || at.malformed(format!("value of {bytes} bytes, expected at most {MAX_BYTES}"));
+    let mut value = vec![0; size.ok_or_else(too_large)?];
+    let mut elements = Vec::new();
+    if !value.is_empty() {
+        // SAFETY: the buffer has room for all elements of this type.
+        at.done(unsafe { h5a::H5Aread(handle.id(), id.id(), value.as_mut_ptr().cast()) })?;
+        // SAFETY: the library has just written these elements.
+        elements = unsafe { datatype.memory.decode_all(datatype.size, &value, format.base) };
+        if datatype.memory.owns() {
+            // SAFETY: the elements were written by the library with this type and dataspace, and are not used again.
+            unsafe { h5t::H5Treclaim(id.id(), space.id(), 0, value.as_mut_ptr().cast()) };
+        }
+    }
+    Ok(Attribute { name, datatype: datatype.file, dataspace, elements })
 }

@@ -13,17 +13,11 @@
 //! The library can crash or hang on damaged files. Callers should read untrusted files in a separate process.
 #![cfg(feature = "link")]
 
-mod attribute;
 mod call;
-mod chunks;
 mod dataset;
 mod dataspace;
 mod datatype;
-mod format;
 mod layout;
-mod links;
-mod selection;
 mod tree;
-mod value;
 
 pub use tree::read;
