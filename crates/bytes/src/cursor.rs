@@ -11,12 +11,10 @@ pub enum Endian {
 
 /// The available bytes end before the structure does. Read `range`, then parse again from the start of the structure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{range} needed, {available} available")]
+#[error("{range} needed")]
 pub struct NeedBytes {
     /// The range that the parser needs.
     pub range: ByteRange,
-    /// Number of these bytes that are available.
-    pub available: u64,
 }
 
 /// A reading position in borrowed bytes with their address in the file. Every read is bounds-checked; one that fails does
@@ -29,9 +27,9 @@ pub struct Cursor<'a> {
 }
 
 macro_rules! unsigned {
-    ($($name:ident $type:ty),*) => {$(
+    ($($type:ident),*) => {$(
         #[doc = concat!("Reads a `", stringify!($type), "` in the cursor's byte order.")]
-        pub fn $name(&mut self) -> Result<$type, NeedBytes> {
+        pub fn $type(&mut self) -> Result<$type, NeedBytes> {
             let bytes = self.array()?;
             Ok(match self.endian {
                 Endian::Little => <$type>::from_le_bytes(bytes),
@@ -52,12 +50,7 @@ impl<'a> Cursor<'a> {
         Self::new(data, address, Endian::Little)
     }
 
-    unsigned!(u16 u16, u32 u32, u64 u64, i16 i16, i32 i32, i64 i64, f32 f32, f64 f64);
-
-    /// Reads a byte.
-    pub fn u8(&mut self) -> Result<u8, NeedBytes> {
-        self.array::<1>().map(|[byte]| byte)
-    }
+    unsigned!(u8, u16, u32, u64);
 
     /// Reads an unsigned integer of `size` bytes, which may be more than 8. A value over 64 bits saturates.
     pub fn uint(&mut self, size: usize) -> Result<u64, NeedBytes> {
@@ -102,12 +95,6 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Reads `count` bytes as a cursor of their own.
-    pub fn sub(&mut self, count: usize) -> Result<Cursor<'a>, NeedBytes> {
-        let address = self.address;
-        Ok(Cursor { rest: self.take(count)?, address, endian: self.endian })
-    }
-
     /// Reads the bytes up to the next NUL and skips the NUL. Without a NUL, the error requests one more byte.
     pub fn nul_terminated(&mut self) -> Result<&'a [u8], NeedBytes> {
         match self.rest.iter().position(|&byte| byte == 0) {
@@ -135,19 +122,9 @@ impl<'a> Cursor<'a> {
         self.rest.len()
     }
 
-    /// Returns whether all bytes are read.
-    pub const fn is_empty(&self) -> bool {
-        self.rest.is_empty()
-    }
-
     /// Returns the address of the next byte in the file.
     pub const fn address(&self) -> u64 {
         self.address
-    }
-
-    /// Returns the byte order of numbers.
-    pub const fn endian(&self) -> Endian {
-        self.endian
     }
 
     fn advance(&mut self, rest: &'a [u8], count: u64) {
@@ -156,7 +133,7 @@ impl<'a> Cursor<'a> {
     }
 
     fn short(&self, length: u64) -> NeedBytes {
-        NeedBytes { range: ByteRange::new(self.address, length), available: self.rest.len() as u64 }
+        NeedBytes { range: ByteRange::new(self.address, length) }
     }
 }
 
@@ -178,7 +155,7 @@ mod tests {
     fn reports_the_missing_range() {
         let mut cursor = Cursor::little(&[1, 2, 3], 0x40);
         cursor.skip(2).unwrap();
-        let missing = NeedBytes { range: ByteRange::new(0x42, 4), available: 1 };
+        let missing = NeedBytes { range: ByteRange::new(0x42, 4) };
         assert_eq!(cursor.u32(), Err(missing));
         assert_eq!(cursor.u8(), Ok(3), "a failed read does not move the cursor");
     }

@@ -18,5 +18,5 @@ pub use bounded::read_bounded;
 pub use budget::Budget;
 pub use cursor::{Cursor, Endian, NeedBytes};
 pub use limits::Limits;
-pub use range::{Address, ByteLength, ByteRange};
+pub use range::{Address, ByteRange};
 pub use source::{BoxFuture, Budgeted, Gate, MemorySource, ReadError, ReadErrorKind, ReadRanges};

@@ -10,7 +10,7 @@ use futures::join;
 use crate::{
     Error,
     btree1::read_btree1,
-    btree2::read_records,
+    btree2::{Btree2Records, read_records},
     cursor::{Format, uint},
     extensible_array::read_extensible_arrays,
     fixed_array::read_fixed_arrays,
@@ -565,23 +565,22 @@ impl ChunkNumbering {
 async fn read_btree2(io: &Io<'_>, format: Format, jobs: Vec<&mut Job<'_>>) {
     let headers: Vec<_> = jobs.iter().map(|job| job.address).collect();
     for (job, records) in jobs.into_iter().zip(read_records(io, format, &headers).await) {
-        job.result = records.and_then(|records| {
-            job.list_records(format, records.record_type, records.record_size, &records.records)
-        });
+        job.result = records.and_then(|records| job.list_records(format, &records));
     }
 }
 
 impl Job<'_> {
-    fn list_records(&mut self, format: Format, kind: u8, size: usize, records: &[u8]) -> Result<(), Error> {
+    fn list_records(&mut self, format: Format, records: &Btree2Records) -> Result<(), Error> {
+        let Btree2Records { record_type, record_size, records } = records;
         const HEADER: &str = "version 2 B-tree header";
         let expected = if self.request.filtered { 11 } else { 10 };
-        if kind != expected {
-            let problem = format!("record type {kind}, expected {expected}");
+        if *record_type != expected {
+            let problem = format!("record type {record_type}, expected {expected}");
             return Err(Error::malformed(HEADER, self.address, problem));
         }
         let (width, offsets) = (self.request.size_width(format), self.request.shape.len().saturating_mul(8));
-        let element = ElementFormat::new(format, width, size, offsets, HEADER, self.address)?;
-        let records = records.chunks_exact(size.max(1));
+        let element = ElementFormat::new(format, width, *record_size, offsets, HEADER, self.address)?;
+        let records = records.chunks_exact((*record_size).max(1));
         self.budget.take(records.len() as u64, self.address)?;
         self.columns.reserve(records.len() as u64);
         for record in records {

@@ -78,6 +78,9 @@ pub(crate) enum Part {
     },
 }
 
+/// Structures of an array, with their ranges.
+type Parts = Vec<(ByteRange, Part)>;
+
 impl ExtensibleArray {
     /// Returns the size of a header in bytes.
     pub(crate) fn header_size(format: Format) -> u64 {
@@ -202,7 +205,7 @@ impl ExtensibleArray {
         bytes: &'a [u8],
         address: u64,
         end: u64,
-    ) -> Result<(&'a [u8], Vec<(ByteRange, Part)>), Error> {
+    ) -> Result<(&'a [u8], Parts), Error> {
         let mut reader = Reader::checked(INDEX_BLOCK, b"EAIB", bytes, address, self.format)?;
         check_block(&mut reader, self.filtered, self.header)?;
         let content = reader.take(self.bytes_of(self.index_elements.into()))?;
@@ -267,7 +270,7 @@ impl ExtensibleArray {
         level: u32,
         first: u64,
         end: u64,
-    ) -> Result<Vec<(ByteRange, Part)>, Error> {
+    ) -> Result<Parts, Error> {
         let mut reader = Reader::checked(SUPER_BLOCK, b"EASB", bytes, address, self.format)?;
         check_block(&mut reader, self.filtered, self.header)?;
         reader.skip(self.offset_size())?;
@@ -330,12 +333,7 @@ impl Tree for Array<'_, '_> {
         &mut self.job.result
     }
 
-    fn visit(
-        &mut self,
-        range: ByteRange,
-        part: &Part,
-        bytes: &Bytes,
-    ) -> Result<Vec<(ByteRange, Part)>, Error> {
+    fn visit(&mut self, range: ByteRange, part: &Part, bytes: &Bytes) -> Result<Parts, Error> {
         let format = self.format;
         let Some((array, elements, numbering)) = &self.header else {
             let array = ExtensibleArray::parse(bytes, range.start, format)?;

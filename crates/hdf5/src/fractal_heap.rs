@@ -236,10 +236,13 @@ impl FractalHeap {
         let (address, is_direct) = (reader.address()?, row < direct_rows);
         let has_filter = is_direct && !self.filters.is_empty();
         let filtered = if has_filter { Some((reader.raw_length()?, reader.u32()?)) } else { None };
-        let rows = if is_direct { 0 } else { self.rows_of(size) };
-        if !is_direct && rows == 0 {
-            return Err(reader.malformed("indirect block with a size smaller than a row"));
-        }
+        let first_row = self.first_size.saturating_mul(width);
+        let doublings = size.checked_ilog2().and_then(|size| size.checked_sub(first_row.ilog2()));
+        let rows = match doublings.and_then(|doublings| u16::try_from(doublings).ok()) {
+            _ if is_direct => 0,
+            Some(doublings) => doublings.saturating_add(1),
+            None => return Err(reader.malformed("indirect block with a size smaller than a row")),
+        };
         Ok(address.map(|address| Block { address, rows, offset, size, filtered }))
     }
 
@@ -346,15 +349,6 @@ impl FractalHeap {
             0 => 0,
             _ => self.row_size(rows).saturating_mul(u64::from(self.width)),
         }
-    }
-
-    /// Returns the number of rows of an indirect block that covers `size` bytes.
-    fn rows_of(&self, size: u64) -> u16 {
-        let first_row = self.first_size.saturating_mul(u64::from(self.width));
-        let doublings = size.checked_ilog2().and_then(|size| size.checked_sub(first_row.ilog2()));
-        doublings
-            .and_then(|doublings| u16::try_from(doublings).ok())
-            .map_or(0, |doublings| doublings.saturating_add(1))
     }
 }
 

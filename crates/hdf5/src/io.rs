@@ -10,7 +10,7 @@ use crate::{Error, btree1::TreeRanks, cursor::slice, model::File};
 const HEAD_BYTES: u64 = 64 << 10;
 
 /// Size in bytes up to which a page of metadata is read whole.
-const LARGEST_PAGE: u64 = 16 << 20;
+pub(crate) const LARGEST_PAGE: u64 = 16 << 20;
 
 /// A file with its limits and its memory budget.
 pub(crate) struct Io<'a> {
@@ -24,8 +24,9 @@ pub(crate) struct Io<'a> {
     overlay: BTreeMap<u64, Bytes>,
     /// Size in bytes of the longest structure in the overlay.
     longest: u64,
-    /// Start of the first page, and the size of pages in bytes, if the file keeps metadata in pages of its own.
-    pages: Option<(u64, u64)>,
+    /// Start of the first page, and the size of pages in bytes, if the file keeps metadata in pages of its own, which are then
+    /// read whole.
+    pub(crate) pages: Option<(u64, u64)>,
     /// Sizes of version 1 B-trees.
     pub(crate) ranks: TreeRanks,
 }
@@ -75,11 +76,6 @@ impl<'a> Io<'a> {
     /// Returns the structures that replace the bytes of the file, by address.
     pub(crate) fn overlay(&self) -> &BTreeMap<u64, Bytes> {
         &self.overlay
-    }
-
-    /// Records that the file keeps metadata in pages, which are then read whole.
-    pub(crate) fn set_pages(&mut self, first: u64, size: u64) {
-        self.pages = Some((first, size)).filter(|_| size <= LARGEST_PAGE);
     }
 
     /// Charges memory for parsed metadata, in addition to the bytes of the file. An error must fail the whole file.

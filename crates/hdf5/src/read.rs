@@ -1,6 +1,6 @@
 //! Assembles the model of a file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use futures::future::try_join;
@@ -13,8 +13,8 @@ use crate::{
     cursor::Format,
     dataspace, datatype, fill_value, filters,
     global_heap::{self, VariableElement, fetch_collections},
-    graph::read_graph,
-    io::Io,
+    groups::{is_group, read_links},
+    io::{Io, LARGEST_PAGE},
     layout::{self, LayoutRequest, read_layouts},
     model::{Dataset, Datatype, Element, File, Group, Layout, Link, LinkTarget, Object},
     object_header::{Header, Message, kind, read_headers},
@@ -116,7 +116,7 @@ async fn open<'a>(
     };
     io.ranks = extension.parsed(kind::TREE_RANKS, format, btree1::parse)?.unwrap_or(superblock.ranks);
     if let Ok(Some(Some(size))) = extension.parsed(kind::FILE_SPACE, format, superblock::parse_page_size) {
-        io.set_pages(format.base, size);
+        io.pages = Some((format.base, size)).filter(|_| size <= LARGEST_PAGE);
     }
     // Restores structures from the metadata cache image, if the file has one.
     if let Some(range) = extension.parsed(kind::CACHE_IMAGE, format, superblock::parse_message)?.flatten() {
@@ -342,4 +342,46 @@ fn errors_of(object: &Object) -> Vec<&Error> {
         Object::Datatype(_) => Vec::new(),
         Object::Unreadable(error) => vec![error],
     }
+}
+
+// The object graph.
+
+/// An object header and, for a group, its links.
+struct Node {
+    header: Header,
+    links: Option<Vec<Link>>,
+}
+
+/// Objects by the address of their headers.
+type Graph = BTreeMap<u64, Result<Node, Error>>;
+
+/// Reads all objects that hard links reach from the group at `root`.
+async fn read_graph(io: &Io<'_>, format: Format, root: u64) -> Result<Graph, Error> {
+    let mut graph = Graph::new();
+    let mut level = vec![root];
+    while !level.is_empty() {
+        let (count, most) = (graph.len().saturating_add(level.len()) as u64, io.limits().objects);
+        if count > most {
+            let problem = format!("at least {count} objects, expected at most {most}");
+            return Err(Error::limit("group", level.first().copied().unwrap_or(0), problem));
+        }
+        let headers = read_headers(io, format, &level).await?;
+        let groups: Vec<_> = headers.iter().flatten().filter(|header| is_group(header)).collect();
+        let mut links = read_links(io, format, &groups).await?.into_iter();
+        let mut next = BTreeSet::new();
+        for (address, header) in level.into_iter().zip(headers) {
+            let node = header.and_then(|header| {
+                let links = if is_group(&header) { links.next().transpose()? } else { None };
+                next.extend(links.iter().flatten().filter_map(|link| match link.target {
+                    LinkTarget::Hard(address) => Some(address.0),
+                    _ => None,
+                }));
+                Ok(Node { header, links })
+            });
+            graph.insert(address, node);
+        }
+        next.retain(|address| !graph.contains_key(address));
+        level = next.into_iter().collect();
+    }
+    Ok(graph)
 }
