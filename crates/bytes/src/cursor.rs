@@ -122,6 +122,11 @@ impl<'a> Cursor<'a> {
         self.rest.len()
     }
 
+    /// Returns whether all bytes are read.
+    pub const fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
     /// Returns the address of the next byte in the file.
     pub const fn address(&self) -> u64 {
         self.address

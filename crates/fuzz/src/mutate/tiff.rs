@@ -2,6 +2,8 @@
 
 use fastrand::Rng;
 
+use super::Field;
+
 /// Largest number of directories and of entries that are looked at.
 const MAX_VALUES: usize = 64;
 
@@ -89,10 +91,8 @@ impl<'a> Tiff<'a> {
         if self.is_big_tiff { 8 } else { 2 }
     }
 
-    fn get(&self, at: usize, size: usize) -> Option<u64> {
-        let bytes = self.bytes.get(at..at.checked_add(size)?)?;
-        let join = |value: u64, byte: &u8| (value << 8) | u64::from(*byte);
-        Some(if self.is_big_endian { bytes.iter().fold(0, join) } else { bytes.iter().rev().fold(0, join) })
+    fn get(&self, at: usize, width: usize) -> Option<u64> {
+        Field { at, width }.get(self.bytes, self.is_big_endian)
     }
 
     /// Returns an offset that is stored in the file, if it is within the file.
@@ -101,13 +101,18 @@ impl<'a> Tiff<'a> {
     }
 
     /// Writes a number, unless its position is outside the file.
-    fn put(&mut self, at: usize, size: usize, value: u64) {
-        let big_endian = self.is_big_endian;
-        let Some(bytes) = at.checked_add(size).and_then(|end| self.bytes.get_mut(at..end)) else { return };
-        for (index, byte) in bytes.iter_mut().enumerate() {
-            let place = if big_endian { size - 1 - index } else { index };
-            *byte = value.checked_shr(8 * place as u32).unwrap_or(0) as u8;
-        }
+    fn put(&mut self, at: usize, width: usize, value: u64) {
+        Field { at, width }.set(self.bytes, value, self.is_big_endian);
+    }
+
+    /// Returns a value of an entry.
+    fn value(&self, entry: &Entry, index: usize) -> Option<u64> {
+        self.get(entry.values + index * entry.size, entry.size)
+    }
+
+    /// Sets a value of an entry.
+    fn set_value(&mut self, entry: &Entry, index: usize, value: u64) {
+        self.put(entry.values + index * entry.size, entry.size, value);
     }
 
     fn directories(&self) -> Vec<Directory> {
@@ -152,22 +157,22 @@ impl<'a> Tiff<'a> {
     /// Sets one value of an entry, or all.
     fn change_value(&mut self, entry: &Entry, random: &mut Rng) {
         let index = random.usize(0..entry.count.clamp(1, MAX_VALUES));
-        let old = self.get(entry.values + index * entry.size, entry.size).unwrap_or(0);
+        let old = self.value(entry, index).unwrap_or(0);
         let value = likely_value(entry.tag, old, self.bytes.len(), random);
         let all = random.u8(0..3) == 0;
         for index in if all { 0..entry.count.min(MAX_VALUES) } else { index..index + 1 } {
-            self.put(entry.values + index * entry.size, entry.size, value);
+            self.set_value(entry, index, value);
         }
     }
 
     /// Swaps, duplicates or removes entries.
     fn rearrange(&mut self, directory: &Directory, random: &mut Rng) {
         let size = self.entry_size();
-        let (Some(one), Some(other)) = (random.choice(&directory.entries), random.choice(&directory.entries))
-        else {
+        let mut entry = || random.choice(&directory.entries);
+        let (Some(one), Some(other), Some(last)) = (entry(), entry(), directory.entries.last()) else {
             return;
         };
-        let Some(end) = directory.entries.last().map(|last| last.at + size) else { return };
+        let end = last.at + size;
         if end > self.bytes.len() {
             return;
         }
@@ -259,39 +264,29 @@ impl<'a> Tiff<'a> {
                 _ => continue,
             };
             for index in 0..entry.count.min(MAX_VALUES) {
-                self.put(entry.values + index * entry.size, entry.size, value);
+                self.set_value(entry, index, value);
             }
         }
     }
 
     /// Exchanges, shifts or removes strips or tiles, or changes the size of one.
     fn change_pieces(&mut self, directory: &Directory, random: &mut Rng) {
-        let tables: Vec<Entry> = directory
-            .entries
-            .iter()
-            .copied()
-            .filter(|entry| matches!(entry.tag, 273 | 279 | 324 | 325))
-            .collect();
+        let tables = directory.entries.iter().filter(|entry| matches!(entry.tag, 273 | 279 | 324 | 325));
+        let tables: Vec<Entry> = tables.copied().collect();
         let Some(table) = random.choice(&tables) else { return };
-        let mut place = || table.values + random.usize(0..table.count.clamp(1, MAX_VALUES)) * table.size;
-        let (one, other) = (place(), place());
-        let (Some(first), Some(second)) = (self.get(one, table.size), self.get(other, table.size)) else {
-            return;
-        };
+        let mut index = || random.usize(0..table.count.clamp(1, MAX_VALUES));
+        let (one, other) = (index(), index());
+        let (Some(first), Some(second)) = (self.value(table, one), self.value(table, other)) else { return };
         match random.u8(0..6) {
             0 => {
-                self.put(one, table.size, second);
-                self.put(other, table.size, first);
+                self.set_value(table, one, second);
+                self.set_value(table, other, first);
             }
-            1 => self.put(one, table.size, second),
-            2 => self.put(one, table.size, 0),
-            3 => self.put(one, table.size, first.wrapping_add(random.u64(0..5)).wrapping_sub(2)),
-            4 => self.put(one, table.size, random.u64(0..=self.bytes.len() as u64 + 8)),
-            _ => {
-                for table in &tables {
-                    self.put(table.values + (one - table.values.min(one)), table.size, 0);
-                }
-            }
+            1 => self.set_value(table, one, second),
+            2 => self.set_value(table, one, 0),
+            3 => self.set_value(table, one, first.wrapping_add(random.u64(0..5)).wrapping_sub(2)),
+            4 => self.set_value(table, one, random.u64(0..=self.bytes.len() as u64 + 8)),
+            _ => tables.iter().for_each(|table| self.set_value(table, one, 0)),
         }
     }
 
@@ -300,8 +295,8 @@ impl<'a> Tiff<'a> {
         let Some(table) = directory.entries.iter().find(|entry| matches!(entry.tag, 273 | 324)) else {
             return;
         };
-        let place = table.values + random.usize(0..table.count.clamp(1, MAX_VALUES)) * table.size;
-        let Some(start) = self.get(place, table.size) else { return };
+        let index = random.usize(0..table.count.clamp(1, MAX_VALUES));
+        let Some(start) = self.value(table, index) else { return };
         let at = usize::try_from(start).unwrap_or(0).saturating_add(random.usize(0..64));
         if let Some(byte) = self.bytes.get_mut(at) {
             *byte = if random.bool() { random.u8(..) } else { *byte ^ (1 << random.u8(0..8)) };
@@ -352,7 +347,7 @@ fn repair_byte_counts(bytes: &mut Vec<u8>) {
             for index in 0..entry.count.min(MAX_VALUES) {
                 let last = !is_tiled && (index as u64 + 1).is_multiple_of(strips);
                 let rows = if last { height - rows * (strips - 1) } else { rows };
-                tiff.put(entry.values + index * entry.size, entry.size, row * rows);
+                tiff.set_value(entry, index, row * rows);
             }
         }
     }
