@@ -343,12 +343,35 @@ pub async fn list_folder(
     after: Option<&str>,
     options: &StoreOptions,
 ) -> Result<Page, StoreError> {
+    list_level(folder, most, after, false, options).await
+}
+
+/// Lists one level of a Zarr store as [`list_folder`] does, with names that start with a dot.
+///
+/// # Errors
+/// As [`list_folder`].
+pub async fn list_store(
+    folder: &str,
+    most: usize,
+    after: Option<&str>,
+    options: &StoreOptions,
+) -> Result<Page, StoreError> {
+    list_level(folder, most, after, true, options).await
+}
+
+async fn list_level(
+    folder: &str,
+    most: usize,
+    after: Option<&str>,
+    hidden: bool,
+    options: &StoreOptions,
+) -> Result<Page, StoreError> {
     let folder = format!("{}/", folder.strip_suffix('/').unwrap_or(folder));
     let allowed = options.allowed.as_ref();
     let is_listed = |url: &str| {
         let url = url.trim_end_matches('/');
         let name = url.rsplit('/').next().unwrap_or_default();
-        !name.starts_with('.') && allowed.is_none_or(|allowed| allowed.check(url).is_ok())
+        (hidden || !name.starts_with('.')) && allowed.is_none_or(|allowed| allowed.check(url).is_ok())
     };
     let mut page = match Location::parse_prefix(&folder)? {
         Location::Local(path) => {

@@ -267,3 +267,15 @@ def test_parquet_is_read_back(tmp_path):
     assert clients.virtualize(file, "-f", "kerchunk-parquet", "--option", "record-size=2", "-o", parquet).status == 0
     assert clients.virtualize("convert", parquet, "-o", back).status == 0
     assert json.loads(back.read_text())["refs"] == clients.convert(file, "kerchunk-json").references["refs"]
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_names_that_begin_with_a_dot(tmp_path, zarr_format):
+    """A Zarr store without consolidated metadata, whose nodes are listed."""
+    import zarr
+    group = zarr.open_group(tmp_path / "s.zarr", mode="w", zarr_format=zarr_format)
+    for name in ("a", ".b", ".g/.c"):
+        group.create_array(name, data=np.arange(3))
+    run = virtualize("convert", tmp_path / "s.zarr", "-f", JSON[zarr_format - 2])
+    assert run.status == 0, run.stderr
+    assert {path: array[...].tolist() for path, array in arrays(run.references).items()} == dict.fromkeys(("a", ".b", ".g/.c"), [0, 1, 2])

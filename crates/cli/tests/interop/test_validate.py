@@ -44,9 +44,29 @@ def test_references_of_every_fixture_are_valid(number, tmp_path):
     validate(tmp_path / "refs", "--full")
 
 
+def without_masks(references):
+    """Removes the fill values that kerchunk writes for arrays without missing values."""
+    refs = references["refs"]
+    for key in [key for key in refs if key.endswith(".zarray") and key != "sparse/.zarray"]:
+        refs[key] = json.dumps({**json.loads(refs[key]), "fill_value": None})
+    return references
+
+
+def test_values_that_only_the_references_mask_are_reported(sample, tmp_path):  # noqa: F811
+    """xarray masks the `fill_value` of Zarr v2; kerchunk writes that of HDF5, which is 0 by default."""
+    import xarray as xr
+    made = made_by_kerchunk(sample)
+    (tmp_path / "k.json").write_text(json.dumps(made))
+    with xr.open_dataset(clients.open_store(made), engine="zarr", consolidated=False, zarr_format=2, chunks=None) as ds:
+        assert np.isnan(ds.line.values[0])
+    problems = reported(validate(tmp_path / "k.json", "--full", status=1))
+    assert problems["line"] == ["readers mask the values [0.0], but [] in a direct read of the source"]
+    assert problems["g/t"] == ["readers mask the values [-1], but [] in a direct read of the source"] and "sparse" not in problems
+
+
 @pytest.mark.parametrize("inline", [0, 500])
 def test_kerchunks_references_are_valid(sample, tmp_path, inline):  # noqa: F811
-    (tmp_path / "k.json").write_text(json.dumps(made_by_kerchunk(sample, inline)))
+    (tmp_path / "k.json").write_text(json.dumps(without_masks(made_by_kerchunk(sample, inline))))
     report = validate(tmp_path / "k.json", "--full")
     assert {a["name"]: a["decoded"] for a in report["arrays"]}["g/t"] == (0 if inline else 4)
     assert any("neither entity tags nor times" in note for note in report["notes"])
@@ -137,6 +157,36 @@ def test_files_joined_along_a_dimension_are_matched_by_places(tmp_path):
     assert "leads to 1 of the chunks" in note and "1.h5" in note
     changed(tmp_path / "refs.json", lambda r: r.update({"v/3": [r["v/3"][0], r["v/3"][1] + 3, r["v/3"][2]]}))
     assert any("is not a chunk of the source" in p for p in reported(validate(tmp_path / "refs.json", status=1))["v"])
+
+
+def test_packing_that_differs_between_joined_files(tmp_path):
+    import h5py
+    refs = {}
+    for n in range(2):
+        with h5py.File(tmp_path / f"{n}.h5", "w") as f:
+            f.create_dataset("v", data=np.arange(8, dtype="i2"), chunks=(8,), compression="gzip").attrs.update(scale_factor=0.5 + n, note=f"{n}")
+        one = virtualize(tmp_path / f"{n}.h5").references["refs"]
+        refs = {**one, **refs, f"v/{n}": one["v/0"]}
+    refs["v/.zarray"] = json.dumps({**json.loads(refs["v/.zarray"]), "shape": [16]})
+    (tmp_path / "refs.json").write_text(json.dumps({"version": 1, "refs": refs}))
+    assert reported(validate(tmp_path / "refs.json", status=1)) == {"v": ["attribute scale_factor is 0.5, a direct read of the source says 1.5"]}
+
+
+def test_a_virtual_dataset_of_a_part_of_one_source(tmp_path):
+    """It has the path of the source, and another shape."""
+    import h5py
+    data = np.arange(60, dtype="<i4").reshape(6, 10)
+    with h5py.File(tmp_path / "c.h5", "w") as f:
+        f.create_dataset("x", data=data, chunks=(2, 5), compression="gzip")
+        f["plain"] = data
+    with h5py.File(tmp_path / "v.h5", "w") as f:
+        for name, part, shape in (("x", np.s_[2:6, 5:], (4, 5)), ("plain", np.s_[2:6], (4, 10))):
+            layout = h5py.VirtualLayout(shape, "<i4")
+            layout[...] = h5py.VirtualSource("c.h5", name, shape=(6, 10))[part]
+            f.create_virtual_dataset(name, layout)
+    for fmt in FORMATS[:2]:
+        assert virtualize(tmp_path / "v.h5", "-f", fmt, "-o", tmp_path / "refs.json").status == 0
+        assert {a["name"]: a["decoded"] for a in validate(tmp_path / "refs.json", "--full")["arrays"]} == {"x": 2, "plain": 2}
 
 
 def test_the_table(refs):

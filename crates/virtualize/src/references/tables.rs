@@ -340,7 +340,7 @@ async fn nodes(
         let mut after = None;
         loop {
             let folder = virtualize_store::below(location, &group);
-            let page = virtualize_store::list_folder(&folder, 1000, after.as_deref(), &options.store).await?;
+            let page = virtualize_store::list_store(&folder, 1000, after.as_deref(), &options.store).await?;
             for folder in &page.folders {
                 let name = folder.url.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
                 let path = node::join(&group, name);

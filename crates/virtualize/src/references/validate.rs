@@ -15,8 +15,10 @@ use virtualize_codec::CodecFailure;
 use virtualize_map::{ChunkGridChoice, Finding, MapOptions};
 use virtualize_store::{Condition, Object, StoreError, StoreOptions, probe};
 use virtualize_zarr::{
-    Array, ChunkEntry, ChunkGrid, Codec, DataType, Endian, Hierarchy, References, Source, SourceId,
-    ZarrFormat, in_byte_order,
+    Array, ChunkEntry, ChunkGrid, Codec, DataType, Endian, FillValue, Hierarchy, References, Source,
+    SourceId, ZarrFormat,
+    cf::{attributes::decides_values, missing::Sentinels},
+    in_byte_order,
 };
 
 use crate::options::ReadOptions;
@@ -238,6 +240,7 @@ impl Work<'_> {
             && (part.count() > 0 || is_smaller(&first.shape, &second.shape))
             && first.shape.len() == second.shape.len()
             && first.shape != second.shape
+            && !starts_elsewhere(first, second)
         {
             let text = format!("shape {:?}, a direct read of the source has {:?}", first.shape, second.shape);
             found.problem(text);
@@ -258,7 +261,7 @@ impl Work<'_> {
             }
         }
         if let Some(Aligned { first, second, .. }) = &aligned {
-            metadata(first, second, found);
+            self.metadata(first, second, found);
         }
         match (aligned, self.direct) {
             (Some(Aligned { first, second, .. }), Some(direct)) if first.chunk_grid == second.chunk_grid => {
@@ -271,6 +274,25 @@ impl Work<'_> {
             }
             (_, None) => self.decode(part, None, found).await,
         }
+    }
+
+    /// Compares the metadata that determine how values are read.
+    fn metadata(&self, array: &Array, twin: &Array, found: &mut Checked) {
+        kinds(array, twin, found);
+        let fill_value = |array: &Array| {
+            array.fill_value.as_ref().map_or_else(|| "null".to_owned(), |fill| shown(fill, &array.data_type))
+        };
+        if both_lack_a_chunk(array, twin) {
+            differ(found, "fill value", &fill_value(array), &fill_value(twin));
+        }
+        let masked = |array| Vec::from_iter(masked(array, self.hierarchy.format)).join(", ");
+        let (one, other) = (masked(array), masked(twin));
+        if one != other {
+            found.problem(format!(
+                "readers mask the values [{one}], but [{other}] in a direct read of the source"
+            ));
+        }
+        attributes(array, twin, false, found);
     }
 
     /// Compares the complete chunk tables.
@@ -320,7 +342,10 @@ impl Work<'_> {
                 )),
             }
         }
-        types.into_iter().for_each(|twin| kinds(array, twin, found));
+        if let Some(twin) = types {
+            kinds(array, twin, found);
+            attributes(array, twin, true, found);
+        }
     }
 
     /// Returns the last chunk of the direct read that starts at or before an offset.
@@ -466,13 +491,10 @@ fn comparable(array: &Array, twin: &Array) -> bool {
         == twin.data_type.clone().in_byte_order(Endian::Little)
 }
 
-/// Returns the fill value of an array in the encoding of Zarr v3, for messages.
-fn fill_value(array: &Array) -> String {
-    let json = array.fill_value.as_ref().map(|fill| fill.to_json(&array.data_type, ZarrFormat::V3));
-    json.map_or_else(
-        || "null".to_owned(),
-        |json| json.map_or_else(|error| error.to_string(), |json| json.to_string()),
-    )
+/// Returns a value in the encoding of Zarr v3, for messages.
+fn shown(value: &FillValue, data_type: &DataType) -> String {
+    let json = value.to_json(data_type, ZarrFormat::V3);
+    json.map_or_else(|error| error.to_string(), |json| json.to_string())
 }
 
 /// Compares data types, byte orders, and the fields of structures.
@@ -502,14 +524,35 @@ fn is_smaller(shape: &[u64], of_twin: &[u64]) -> bool {
     shape.iter().zip(of_twin).any(|(one, other)| one < other)
 }
 
-/// Compares the metadata that determine how values are read.
-fn metadata(array: &Array, twin: &Array, found: &mut Checked) {
-    kinds(array, twin, found);
-    if both_lack_a_chunk(array, twin) {
-        differ(found, "fill value", &fill_value(array), &fill_value(twin));
-    }
+/// Returns the values that readers take for missing, except for NaN.
+fn masked(array: &Array, format: ZarrFormat) -> BTreeSet<String> {
+    let data_type = &array.data_type;
+    let sentinels = Sentinels::of(array, format);
+    let is_masked =
+        |element: &&Bytes| (data_type.is_integer() || data_type.is_float()) && !sentinels.is_nan(element);
+    let elements = sentinels.elements.iter().filter(is_masked);
+    elements.map(|element| shown(&FillValue::Fixed(element.clone()), data_type)).collect()
+}
+
+/// Returns whether the first chunk of an array is not that of the source, as in a virtual dataset of a part of it.
+fn starts_elsewhere(array: &Array, twin: &Array) -> bool {
+    let start = |array: &Array| match array.chunks.get(0) {
+        Some(ChunkEntry::Reference(reference)) => Some(reference.offset),
+        _ => None,
+    };
+    start(array).is_some() && start(array) != start(twin)
+}
+
+/// Compares attributes that both arrays have. Of an array of several sources, only numbers on which values depend are
+/// compared: the sources may differ in others, and spell texts differently.
+fn attributes(array: &Array, twin: &Array, is_joined: bool, found: &mut Checked) {
     for (name, value) in &array.attributes {
-        if let Some(other) = twin.attributes.get(name).filter(|other| *other != value) {
+        let Some(other) = twin.attributes.get(name) else { continue };
+        let is_same = match is_joined && decides_values(name) {
+            true => value.as_f64().zip(other.as_f64()).is_none_or(|(one, other)| one == other),
+            false => is_joined || value == other,
+        };
+        if !is_same {
             differ(found, &format!("attribute {name}"), &value.to_string(), &other.to_string());
         }
     }
