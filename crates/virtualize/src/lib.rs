@@ -11,11 +11,8 @@ mod commit;
 mod decode;
 pub mod describe;
 mod error;
-mod grids;
-mod helpers;
 mod inline;
 pub mod keys;
-mod lazy;
 mod open;
 pub mod options;
 mod output;
@@ -34,9 +31,7 @@ pub use commit::{
 };
 pub use decode::PackageCodec;
 pub use error::{ArrayError, Error, ErrorClass};
-pub use grids::declare_joined_grids;
-pub use lazy::LazyStore;
-pub use open::{open, open_object};
+pub use open::{LazyStore, declare_joined_grids, open, open_object};
 pub use options::{Hdf5Reader, InlineOptions, Options, ReadOptions};
 pub use output::{
     Destination, PreparedOutput, check_replaceable, metadata, prepare, prepare_chunks, write, write_files,

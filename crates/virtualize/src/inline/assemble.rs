@@ -5,7 +5,7 @@ use virtualize_bytes::Limits;
 use virtualize_map::{ElementTransform, Piece, PieceBytes};
 use virtualize_zarr::Codec;
 
-use super::fetch::Fetched;
+use super::Fetched;
 use crate::decode::{self, Region, copy_region};
 use crate::error::Failure;
 

@@ -2,27 +2,36 @@
 //! result with the array's own codecs. If one chunk fails, the whole array is omitted, never shown in part.
 
 mod assemble;
-mod fetch;
 mod probe;
 pub(crate) mod small;
 #[cfg(test)]
 mod tests;
 mod variable;
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{self, Sender},
+    },
+    thread,
+};
 
 use bytes::Bytes;
-use futures::{StreamExt, future::join, stream::FuturesOrdered};
-use virtualize_bytes::{Limits, ReadError};
-use virtualize_map::{ChunkContent, InlineTask, Mapped, Omitted, StoredChange};
-use virtualize_zarr::{Array, ChunkManifest, Codec, Hierarchy, NodePath};
+use futures::{StreamExt, channel::oneshot, future::join, stream::FuturesOrdered};
+use virtualize_bytes::{Budgeted, ByteRange, Limits, ReadError, ReadRanges};
+use virtualize_map::{ChunkContent, InlineTask, Mapped, Omitted, Piece, PieceBytes, StoredChange};
+use virtualize_store::Object;
+use virtualize_zarr::{Array, ChunkManifest, Codec, Hierarchy, NodePath, SourceId};
 
-pub(crate) use self::fetch::{ChunkMaker, Fetched};
 pub(crate) use self::probe::{examine, finding, lerc_masks};
 pub(crate) use self::variable::heap_values;
-use crate::error::Failure;
-use crate::helpers::{Workers, cores};
+use crate::{
+    error::Failure,
+    read::{Helpers, cores},
+    source_formats::SourceFile,
+    sources::{Sources, Unopened},
+};
 
 /// Number of encoded bytes that are fetched together. Two such batches are in memory: one whose chunks are made, and the
 /// next one, which is fetched at the same time.
@@ -260,5 +269,152 @@ fn taller(
 fn place_inline(hierarchy: &mut Hierarchy, task: &InlineTask, bytes: &Bytes) {
     if let Some(array) = hierarchy.array_mut(&task.array) {
         array.chunks.inline.extend(task.positions.iter().map(|position| (*position, bytes.clone())));
+    }
+}
+
+/// Inputs of chunk creation besides the recipes.
+pub(crate) struct ChunkMaker<'a> {
+    /// The file that is mapped.
+    pub(crate) own: &'a dyn ReadRanges,
+    pub(crate) limits: &'a Limits,
+    /// Metadata of the file.
+    pub(crate) file: &'a SourceFile,
+    pub(crate) sources: &'a Sources<'a>,
+    /// Urls of the sources of the hierarchy.
+    pub(crate) urls: Vec<String>,
+}
+
+/// Fetched bytes, or the reason why the bytes of a file could not be fetched.
+#[derive(Default)]
+pub(crate) struct Fetched {
+    bytes: BTreeMap<(SourceId, ByteRange), Bytes>,
+    failed: BTreeMap<SourceId, String>,
+    /// Limit of a range in bytes.
+    most: u64,
+}
+
+impl Fetched {
+    /// Returns all bytes of a range.
+    pub(crate) fn range(&self, source: SourceId, range: ByteRange) -> Result<&Bytes, String> {
+        if let Some(why) = self.failed.get(&source) {
+            return Err(why.clone());
+        }
+        if range.length > self.most {
+            return Err(format!("{range} are more than the {} that may be read at once", self.most));
+        }
+        let bytes = self.bytes.get(&(source, range));
+        let bytes = bytes.filter(|bytes| bytes.len() as u64 == range.length);
+        bytes.ok_or_else(|| format!("{range} cannot be read: the file ends before"))
+    }
+
+    /// Returns all bytes of a piece.
+    pub(super) fn piece<'a>(&'a self, piece: &'a Piece) -> Result<&'a Bytes, String> {
+        match &piece.bytes {
+            PieceBytes::Here(bytes) => Ok(bytes),
+            PieceBytes::At(range) => self.range(piece.source, *range),
+        }
+    }
+}
+
+impl ChunkMaker<'_> {
+    /// Fetches ranges: those of one file together, and several files concurrently. Omits a range that is implausibly
+    /// long.
+    pub(crate) async fn fetch(
+        &self,
+        wanted: impl Iterator<Item = (SourceId, ByteRange)>,
+    ) -> Result<Fetched, ReadError> {
+        let most = self.limits.structure_bytes;
+        let mut by_file: BTreeMap<SourceId, BTreeSet<ByteRange>> = BTreeMap::new();
+        for (source, range) in wanted.filter(|(_, range)| range.length <= most) {
+            by_file.entry(source).or_default().insert(range);
+        }
+        let reads = by_file.into_iter().map(|(source, ranges)| async move {
+            let ranges: Vec<ByteRange> = ranges.into_iter().collect();
+            let read = self.read(source, &ranges).await;
+            (source, ranges, read)
+        });
+        let mut fetched = Fetched { most, ..Fetched::default() };
+        let mut reads = Box::pin(self.sources.several(reads));
+        while let Some((source, ranges, read)) = reads.next().await {
+            match read {
+                Ok(bytes) => {
+                    let placed = ranges.into_iter().zip(bytes);
+                    fetched.bytes.extend(placed.map(|(range, bytes)| ((source, range), bytes)));
+                }
+                Err(Failure::Chunk(why)) => drop(fetched.failed.insert(source, why)),
+                Err(Failure::Read(error)) => return Err(error),
+            }
+        }
+        Ok(fetched)
+    }
+
+    async fn read(&self, source: SourceId, ranges: &[ByteRange]) -> Result<Vec<Bytes>, Failure> {
+        match source {
+            SourceId(0) => self.own.read_ranges(ranges).await.map_err(Failure::Read),
+            other => {
+                let object = self.open(other).await?;
+                let budgeted = Budgeted::new(object.as_ref(), self.sources.budget());
+                budgeted.read_ranges(ranges).await.map_err(Failure::of_other_read)
+            }
+        }
+    }
+
+    async fn open(&self, id: SourceId) -> Result<Arc<Object>, Failure> {
+        let url = self.urls.get(id.index()).ok_or_else(|| format!("there is no source {}", id.0))?;
+        self.sources.open(url).await.map_err(|unopened| match unopened {
+            Unopened::Changed(error) => Failure::Read(error),
+            unopened => Failure::Chunk(unopened.to_string()),
+        })
+    }
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// Threads that compute for a future, which meanwhile reads. Without threads, the future computes by itself.
+struct Workers {
+    jobs: Sender<Job>,
+    threads: usize,
+    _helpers: Helpers,
+}
+
+impl Workers {
+    /// Starts up to `wanted` threads, which end when the workers are dropped.
+    fn start(wanted: usize) -> Self {
+        let helpers = Helpers::take(wanted);
+        let (jobs, queue) = mpsc::channel();
+        let queue: Arc<Mutex<mpsc::Receiver<Job>>> = Arc::new(Mutex::new(queue));
+        let start = |_: &usize| {
+            let queue = Arc::clone(&queue);
+            let next = move || queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            thread::Builder::new()
+                .spawn(move || {
+                    while let Ok(job) = next() {
+                        job()
+                    }
+                })
+                .is_ok()
+        };
+        let threads = (0..helpers.0).filter(start).count();
+        Self { jobs, threads, _helpers: helpers }
+    }
+
+    /// Returns the number of jobs that keep all threads busy.
+    fn jobs(&self) -> usize {
+        self.threads.saturating_mul(4).max(1)
+    }
+
+    /// Returns the result of `job`; `None` if it panicked. A job that nobody waits for any more is not started.
+    async fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        if self.threads == 0 {
+            return Some(job());
+        }
+        let (done, result) = oneshot::channel();
+        let job = move || {
+            if !done.is_canceled() {
+                drop(done.send(job()));
+            }
+        };
+        self.jobs.send(Box::new(job)).ok()?;
+        result.await.ok()
     }
 }

@@ -12,7 +12,7 @@ use virtualize_map::tiff::{self, LercChunk, lerc_outer_codecs, stored_type};
 use virtualize_map::{Finding, LercLayout, Mapped, image_codec, keeps_jpeg_colors};
 use virtualize_zarr::{Array, Codec, DataType, NodePath, Reference};
 
-use super::{assemble, fetch::ChunkMaker};
+use super::{ChunkMaker, assemble};
 use crate::{decode, error::Failure};
 
 /// Number of chunks whose first bytes are fetched together.

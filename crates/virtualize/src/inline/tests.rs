@@ -98,3 +98,21 @@ fn the_first_failure_in_a_later_batch_leaves_out_its_array() {
     let why = mapped.report.arrays["bad"].omitted.clone().unwrap();
     assert!(why.contains(&first.to_string()), "{why}");
 }
+
+#[test]
+fn errors_of_ranges_say_what_is_wrong() {
+    let fetched = Fetched { most: 100, ..Fetched::default() };
+    let why = |length| fetched.range(SourceId(0), ByteRange::new(0, length)).unwrap_err();
+    assert!(why(101).ends_with("are more than the 100 that may be read at once"));
+    assert!(why(100).ends_with("the file ends before"));
+}
+
+#[test]
+fn results_come_in_order_with_and_without_threads() {
+    for wanted in [0, 3] {
+        let workers = Workers::start(wanted);
+        let jobs = (0..100).map(|n| workers.run(move || n * n));
+        let results: Vec<_> = block_on(futures::stream::iter(jobs).buffered(workers.jobs()).collect());
+        assert_eq!(results, (0..100).map(|n| Some(n * n)).collect::<Vec<_>>());
+    }
+}

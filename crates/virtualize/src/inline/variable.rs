@@ -3,18 +3,17 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use virtualize_bytes::ReadError;
+use serde_json::Value;
+use virtualize_bytes::{ReadError, ReadRanges};
+use virtualize_hdf5::model::{Datatype, Element};
 use virtualize_map::{
-    ChunkContent,
-    hdf5::{HeapPointer, HeapTask, HeapValues},
+    ChunkContent, ReferenceText,
+    hdf5::{HeapPointer, HeapPointers, HeapTask, HeapValues, reference_part, reference_path},
 };
-use virtualize_zarr::Codec;
+use virtualize_zarr::{Codec, SourceId};
 
-use super::{
-    assemble,
-    fetch::{ChunkMaker, Fetched},
-};
-use crate::{error::Failure, source_formats::Pointed};
+use super::{ChunkMaker, Fetched, assemble};
+use crate::{error::Failure, source_formats::SourceFile};
 
 const FIXED_LENGTH: &str = "the type has no variable length";
 
@@ -23,7 +22,7 @@ pub(super) async fn chunk(
     maker: &ChunkMaker<'_>,
     content: &ChunkContent,
     fetched: &Fetched,
-) -> Result<Vec<Pointed>, Failure> {
+) -> Result<Vec<Bytes>, Failure> {
     const WIDTH: usize = size_of::<u64>();
     let ChunkContent::Variable { shape, pieces, pointer_size, pointers, references } = content else {
         return Err(Failure::chunk(FIXED_LENGTH));
@@ -31,7 +30,7 @@ pub(super) async fn chunk(
     let pointer_size = usize::try_from(*pointer_size).ok().filter(|size| *size > 0);
     let pointer_size = pointer_size.ok_or_else(|| Failure::chunk(FIXED_LENGTH))?;
     // The chunk is first assembled from numbers, which are indices into the known elements.
-    let mut known = vec![Pointed::Text(String::new())];
+    let mut known = vec![Bytes::new()];
     let mut whole = vec![0; assemble::count(shape, WIDTH, maker.limits)?.saturating_mul(WIDTH)];
     for piece in pieces {
         let raw = assemble::elements(maker.limits, piece, fetched, pointer_size)?;
@@ -46,20 +45,81 @@ pub(super) async fn chunk(
     Ok(numbers.filter_map(element).collect())
 }
 
+impl ChunkMaker<'_> {
+    /// Returns the elements that stored pointers of a file refer to: their bytes, or the text of references.
+    pub(super) async fn resolve(
+        &self,
+        source: SourceId,
+        raw: &[u8],
+        context: &HeapPointers,
+        references: Option<ReferenceText>,
+    ) -> Result<Vec<Bytes>, Failure> {
+        let other = match source {
+            SourceId(0) => None,
+            other => Some(self.open(other).await?),
+        };
+        let failed = |error| match error {
+            virtualize_hdf5::Error::Read(error) if other.is_none() => Failure::of_own_read(error),
+            virtualize_hdf5::Error::Read(error) => Failure::of_other_read(error),
+            error => Failure::Chunk(error.to_string()),
+        };
+        let reader: &dyn ReadRanges = other.as_ref().map_or(self.own, |object| object.as_ref());
+        let url = self.urls.get(source.index()).map_or("", String::as_str);
+        let SourceFile::Hdf5(files) = self.file else {
+            return Err(Failure::chunk("the source format has no elements of variable length"));
+        };
+        let file = files
+            .get(source, url)
+            .ok_or_else(|| format!("source {} is not an HDF5 file that was read", source.0))?;
+        let HeapPointers { datatype, objects } = context;
+        if let Datatype::Sequence { base, .. } = datatype {
+            let read = virtualize_hdf5::read_sequences(reader, self.limits, file, base.size(), raw).await;
+            return read.map_err(failed);
+        }
+        let elements = virtualize_hdf5::resolve_elements(reader, self.limits, file, datatype, raw).await;
+        let most = self.sources.budget().left();
+        let mut length = 0_u64;
+        let bytes_of = |element: Element| {
+            let text = match (element, references) {
+                (Element::Text(text), _) => return Ok(text.into()),
+                (Element::Bytes(bytes), _) => return Ok(bytes.into()),
+                (_, None) => return Err(Failure::chunk("an element is neither text nor bytes")),
+                (reference, Some(what)) => {
+                    let path = reference_path(&reference, objects).map_err(|error| error.to_string())?;
+                    match (what, reference_part(&reference)) {
+                        (ReferenceText::Whole, Some(_)) => {
+                            return Err(Failure::chunk("a reference leads to a part of an object"));
+                        }
+                        (ReferenceText::Path | ReferenceText::Whole, _) => path,
+                        (ReferenceText::Part, part) => {
+                            part.map_or(String::new(), |part| Value::Object(part).to_string())
+                        }
+                    }
+                }
+            };
+            // Many references may point to one object with a long path.
+            length = length.saturating_add(text.len() as u64);
+            if length > most {
+                return Err(format!("its text takes more than {most} bytes").into());
+            }
+            Ok(text.into())
+        };
+        elements.map_err(failed)?.into_iter().map(bytes_of).collect()
+    }
+}
+
 /// Encodes elements in the common layout of `vlen-utf8` and `vlen-bytes`: the number of elements, then the length and
 /// bytes of each element. All numbers are little-endian 32-bit integers.
 ///
 /// # Errors
 /// More than about `most` bytes; bytes that are not UTF-8 in `vlen-utf8`.
-pub(super) fn encode(codecs: &[Codec], elements: &[Pointed], most: u64) -> Result<Vec<u8>, Failure> {
+pub(super) fn encode(codecs: &[Codec], elements: &[Bytes], most: u64) -> Result<Vec<u8>, Failure> {
     let is_text = codecs.contains(&Codec::VlenUtf8);
     let mut out = length(elements.len())?.to_vec();
-    for element in elements {
-        let bytes = match element {
-            Pointed::Text(text) => text.as_bytes(),
-            Pointed::Bytes(bytes) if !is_text => bytes,
-            Pointed::Bytes(_) => return Err(Failure::chunk("a string is not UTF-8")),
-        };
+    for bytes in elements {
+        if is_text && std::str::from_utf8(bytes).is_err() {
+            return Err(Failure::chunk("a string is not UTF-8"));
+        }
         if (out.len() as u64).saturating_add(bytes.len() as u64) > most {
             return Err(format!("its text takes more than {most} bytes").into());
         }
@@ -118,7 +178,7 @@ async fn follow(
     let stored: Option<Vec<_>> = stored.map(|other| stored_pointers(elements, size, other)).collect();
     let raw = stored.ok_or_else(|| Failure::chunk(FIXED_LENGTH))?.concat();
     let found = maker.resolve(task.heap, &raw, pointer.context.as_ref(), pointer.references).await?;
-    let mut found = found.into_iter().map(bytes);
+    let mut found = found.into_iter();
     let count = elements.len().checked_div(size).unwrap_or(0);
     for (of_pointer, _) in values.iter_mut().zip(&task.pointers).filter(|(_, other)| alike(other)) {
         *of_pointer = found.by_ref().take(count).collect();
@@ -134,13 +194,6 @@ fn stored_pointers(elements: &[u8], size: usize, pointer: &HeapPointer) -> Optio
     Some(pointers?.concat())
 }
 
-fn bytes(value: Pointed) -> Bytes {
-    match value {
-        Pointed::Text(text) => text.into(),
-        Pointed::Bytes(bytes) => bytes,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
@@ -150,21 +203,21 @@ mod tests {
     /// Expected bytes: `numcodecs.VLenUTF8().encode(np.array(["ä", ""], dtype=object))`.
     #[test]
     fn layout_of_vlen_utf8() {
-        let elements = [Pointed::Text("ä".to_owned()), Pointed::Text(String::new())];
+        let elements = [Bytes::from("ä"), Bytes::new()];
         let expected = [2, 0, 0, 0, 2, 0, 0, 0, 0xC3, 0xA4, 0, 0, 0, 0];
         assert_eq!(encode(&[Codec::VlenUtf8], &elements, 1 << 20).unwrap(), expected);
     }
 
     #[test]
     fn bytes_are_not_text() {
-        let elements = [Pointed::Bytes(Bytes::from_static(&[0xFF]))];
+        let elements = [Bytes::from_static(&[0xFF])];
         assert!(encode(&[Codec::VlenUtf8], &elements, 1 << 20).is_err());
         assert_eq!(encode(&[Codec::VlenBytes], &elements, 1 << 20).unwrap(), [1, 0, 0, 0, 1, 0, 0, 0, 0xFF]);
     }
 
     #[test]
     fn text_is_limited() {
-        let elements = vec![Pointed::Text("x".repeat(1000)); 100];
+        let elements = vec![Bytes::from("x".repeat(1000)); 100];
         let most = |most| encode(&[Codec::VlenUtf8], &elements, most);
         assert!(most(100_500).is_ok() && most(50_000).is_err());
     }

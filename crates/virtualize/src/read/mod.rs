@@ -2,12 +2,10 @@
 
 mod ahead;
 mod batches;
-mod cache;
 mod combined;
 mod elements;
 mod place;
 mod plan;
-mod queue;
 mod run;
 mod selection;
 #[cfg(test)]
@@ -26,11 +24,11 @@ use virtualize_store::StoreOptions;
 use virtualize_zarr::{Array, ChunkEntry, DataType, Endian, Field, chunk_position};
 
 pub use self::batches::{chunk_size, decode_chunk};
+pub(crate) use self::run::{Helpers, cores};
 pub use self::selection::{AxisSelection, Selection};
 use self::{
-    ahead::Walks,
+    ahead::{Cache, Walks},
     batches::Wanted,
-    cache::Cache,
     elements::Elements,
     place::{Place, PlaceVariable, Reading},
     plan::{Part, Plan, Stored},
@@ -40,7 +38,7 @@ use crate::{
     chunks::{Files, Interrupt, fetch},
     decode,
     error::{ArrayError, Error},
-    lazy::LazyStore,
+    open::LazyStore,
     sources::Pool,
     store::VirtualStore,
 };

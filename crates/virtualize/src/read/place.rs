@@ -6,7 +6,7 @@ use bytes::Bytes;
 use virtualize_zarr::{Array, FillValue};
 
 use super::{
-    cache::Cache,
+    ahead::Cache,
     elements::Elements,
     plan::{Part, Picked, Plan, Stored},
     run::{self, Scratch, Work, lock, read_now},

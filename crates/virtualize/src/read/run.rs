@@ -3,10 +3,11 @@
 
 use std::{
     cell::RefCell,
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
+    num::NonZero,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread,
 };
@@ -23,12 +24,10 @@ use virtualize_zarr::{Reference, SourceId};
 use super::{
     elements::Kept,
     plan::{Batch, Batches, LOCAL, Merging},
-    queue::{Finish, Queue},
 };
 use crate::{
     chunks::{Files, interruptible},
     error::ArrayError,
-    helpers::{Helpers, cores},
 };
 
 /// Work on stored bytes. Receives an item with its bytes, or the reason why they could not be read.
@@ -393,4 +392,100 @@ async fn read<'a>(
     let bytes = object.read_once(span).await.map_err(ArrayError::of_store)?;
     object.verify().map_err(ArrayError::of_store)?;
     Ok(bytes)
+}
+
+/// Items that a thread puts in, and others take out. The bytes of an item count until its work has ended.
+struct Queue<T> {
+    state: Mutex<State<T>>,
+    changed: Condvar,
+}
+
+struct State<T> {
+    waiting: VecDeque<T>,
+    bytes: u64,
+    is_finished: bool,
+}
+
+/// Finishes a queue when it is dropped, also by a panic. Otherwise the other threads would wait for ever.
+struct Finish<'a, T>(&'a Queue<T>);
+
+impl<T> Drop for Finish<'_, T> {
+    fn drop(&mut self) {
+        self.0.state().is_finished = true;
+        self.0.changed.notify_all();
+    }
+}
+
+impl<T> Queue<T> {
+    fn new() -> Self {
+        let state = State { waiting: VecDeque::new(), bytes: 0, is_finished: false };
+        Self { state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<T>> {
+        lock(&self.state)
+    }
+
+    fn push(&self, item: T, bytes: u64) {
+        let mut state = self.state();
+        state.bytes += bytes;
+        state.waiting.push_back(item);
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    fn try_pop(&self) -> Option<T> {
+        self.state().waiting.pop_front()
+    }
+
+    /// Waits for an item; `None` after the last.
+    fn pop(&self) -> Option<T> {
+        let mut state = self.state();
+        loop {
+            match state.waiting.pop_front() {
+                Some(item) => return Some(item),
+                None if state.is_finished => return None,
+                None => state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+
+    /// Returns the bytes of items whose work has not ended.
+    fn bytes(&self) -> u64 {
+        self.state().bytes
+    }
+
+    fn release(&self, bytes: u64) {
+        self.state().bytes -= bytes;
+    }
+}
+
+/// Helping threads of all runs together.
+static BUSY: AtomicUsize = AtomicUsize::new(0);
+
+/// Returns the number of cores.
+pub(crate) fn cores() -> usize {
+    thread::available_parallelism().map_or(1, NonZero::get)
+}
+
+/// A share of the helping threads.
+pub(crate) struct Helpers(pub(crate) usize);
+
+impl Helpers {
+    /// Takes up to `wanted` threads, as long as no more than the cores of the machine are busy.
+    pub(crate) fn take(wanted: usize) -> Self {
+        let mut taken = 0;
+        let take = |busy: usize| {
+            taken = wanted.min(cores().saturating_sub(busy));
+            Some(busy + taken)
+        };
+        let _ = BUSY.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        Self(taken)
+    }
+}
+
+impl Drop for Helpers {
+    fn drop(&mut self) {
+        BUSY.fetch_sub(self.0, Ordering::Relaxed);
+    }
 }

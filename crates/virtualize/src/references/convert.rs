@@ -12,7 +12,7 @@ use virtualize_zarr::{
     in_byte_order, node,
 };
 
-use super::read::warning;
+use super::warning;
 use crate::{chunks::fetch, decode, error::ArrayError, error::Error, store::VirtualStore};
 
 /// Converts a store to a Zarr format. Chunks that the format cannot refer to are read, re-encoded and inlined. Arrays

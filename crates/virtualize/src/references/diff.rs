@@ -12,7 +12,7 @@ use virtualize_zarr::{
     ZarrFormat, chunk_indices, node::join, readers::in_stored_order,
 };
 
-use super::read::read_references;
+use super::read_references;
 use crate::options::ReadOptions;
 use crate::{
     decode,

@@ -6,7 +6,7 @@ use virtualize_zarr::{
     Array, ChunkEntry, ChunkManifest, Codec, Node, Reference, ReferencesBuilder, Sharding, SourceId, node,
 };
 
-use super::read::{check_size, warning};
+use super::{check_size, warning};
 use crate::{
     chunks::fetch,
     error::{ArrayError, Error},

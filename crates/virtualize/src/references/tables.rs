@@ -22,8 +22,9 @@ use virtualize_zarr::{Array, Source, node};
 use virtualize_zarr::{Hierarchy, Node, SourceId, chunk_indices};
 
 use super::{
-    read::{OpenReferences, ZMETADATA, check_size, resolved, whole},
+    OpenReferences, ZMETADATA, check_size, resolved,
     shards::{REFERENCE, shards},
+    whole,
 };
 #[cfg(feature = "full")]
 use crate::commit::failed;

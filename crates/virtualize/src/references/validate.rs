@@ -24,11 +24,12 @@ use virtualize_zarr::{
 use crate::options::ReadOptions;
 
 use super::{
+    Part, Place, Places,
     diff::{
         Aligned, LARGEST, aligned, are_stored_alike, both_lack_a_chunk, chunk_shape, is_full_of,
         missing_reads, name, pairs, place,
     },
-    read::{Part, Place, Places, is_plain, parts, places},
+    is_plain, parts, places,
 };
 use crate::{
     decode,

@@ -1,26 +1,31 @@
-//! HDF5 files, and the files that contain sources of virtual datasets or targets of external links.
+//! HDF5 files, the files that contain sources of virtual datasets or targets of external links, and DMR++ sidecars.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use futures::StreamExt;
-use virtualize_bytes::{Budget, Budgeted, ByteRange, ReadError, ReadRanges};
-use virtualize_hdf5::model::{Datatype, Element, File};
+use virtualize_bytes::{Budget, Budgeted, ByteRange, Limits, ReadError, ReadErrorKind, ReadRanges};
+use virtualize_dmrpp::DataFile;
+use virtualize_hdf5::model::File;
 use virtualize_map::hdf5::{
-    DatasetKey, HeapPointers, HeapTask, HeapValues, NumberedFiles, OtherFile, OtherFiles, flatten,
-    heap_tasks, link_files, map_file_among, numbered_files, reference_part, reference_path, resolve_extents,
-    virtual_source_files,
+    DatasetKey, HeapTask, HeapValues, NumberedFiles, OtherFile, OtherFiles, flatten, heap_tasks, link_files,
+    map_file_among, numbered_files, resolve_extents, virtual_source_files,
 };
-use virtualize_map::{MapOptions, Mapped, ReferenceText};
-use virtualize_store::Object;
+use virtualize_map::{Diagnostic, MapOptions, Mapped, Severity};
+use virtualize_remedy::Code;
+use virtualize_store::{Object, StoreOptions};
 use virtualize_zarr::{Source, SourceId};
 
-use super::{Pointed, Pointers};
-use crate::error::Failure;
-use crate::options::{Hdf5Reader, Options};
-use crate::sources::{Sources, Unopened, head, source_of};
+use crate::{
+    error::Error,
+    options::{Hdf5Reader, Options},
+    sources::{Sources, Unopened, head, source_of},
+};
 
 /// At offset 0 or any power of two from 512 on (HDF5 file format specification, II.A).
 const SIGNATURE: &[u8] = b"\x89HDF\r\n\x1a\n";
+
+/// What the name of a DMR++ sidecar appends to that of its data file.
+const SIDECAR: &str = ".dmrpp";
 
 /// Largest number of other files that are read for one file.
 const FILES: usize = 4096;
@@ -46,15 +51,42 @@ pub(super) async fn has_signature(source: &dyn ReadRanges, head: &[u8]) -> Resul
     Ok(found.iter().any(|bytes| bytes.as_ref() == SIGNATURE))
 }
 
-/// Returns whether a file has the signature at its start.
-pub(super) async fn starts_with_signature(source: &dyn ReadRanges) -> Result<bool, ReadError> {
-    Ok(head(source).await?.starts_with(SIGNATURE))
-}
-
 impl Files {
     /// Returns a file that refers to no others.
     pub(super) fn of(file: File) -> Self {
         Self { file: Box::new(file), others: OtherFiles::default() }
+    }
+
+    /// Reads the metadata of a file from a DMR++ sidecar: the given one, or the one next to it. The error is the reason why the
+    /// file itself must be read, as a clause: a sidecar suffices only if it tells all that the file would.
+    pub(crate) async fn of_sidecar(
+        object: &Object,
+        sidecar: Option<&Arc<Object>>,
+        sources: &Sources<'_>,
+        limits: &Limits,
+    ) -> Result<Self, String> {
+        if !head(object).await.map_err(|error| error.to_string())?.starts_with(SIGNATURE) {
+            return Err("it has a user block, which sidecars do not count in all versions".to_owned());
+        }
+        let sidecar = match sidecar {
+            Some(sidecar) => Arc::clone(sidecar),
+            None => {
+                let opened = sources.open(&format!("{}{SIDECAR}", object.url())).await;
+                opened.map_err(|unopened| unopened.to_string())?
+            }
+        };
+        if let (Some(written), Some(changed)) = (sidecar.modified(), object.modified())
+            && written < changed
+        {
+            return Err(format!("{} is older than the file", sidecar.name()));
+        }
+        let name = object.name().rsplit('/').next().unwrap_or_default();
+        let data = DataFile { name, size: object.bytes() };
+        let source = Budgeted::new(sidecar.as_ref(), sources.budget());
+        let file = virtualize_dmrpp::read(&source, data, limits).await;
+        let file = file.map_err(|error| format!("{}: {error}", sidecar.name()))?;
+        sidecar.verify().map_err(|error| error.to_string())?;
+        Ok(Self::of(file))
     }
 
     /// Reads the sources of virtual datasets and, if links are followed, the targets of external links, then the files
@@ -105,57 +137,13 @@ impl Files {
         self.others.flattened.insert(key, flattened);
     }
 
-    /// Follows pointers into the global heap.
-    pub(super) async fn resolve(&self, stored: Pointers<'_>) -> Result<Vec<Pointed>, Failure> {
-        let Pointers { reader, limits, raw, references, most, .. } = stored;
-        let HeapPointers { datatype, objects } = stored.context;
-        let file = match (stored.source, self.others.files.get(stored.url)) {
-            (SourceId(0), _) => &self.file,
-            (_, Some(OtherFile::Read(file, _))) => file,
-            _ => return Err(format!("source {} is not an HDF5 file that was read", stored.source.0).into()),
-        };
-        if let Datatype::Sequence { base, .. } = datatype {
-            let read = virtualize_hdf5::read_sequences(reader, limits, file, base.size(), raw).await;
-            let read = read.map_err(failed)?;
-            return Ok(read.into_iter().map(Pointed::Bytes).collect());
+    /// Returns a file by its number among the sources, or by its url.
+    pub(crate) fn get(&self, id: SourceId, url: &str) -> Option<&File> {
+        match (id, self.others.files.get(url)) {
+            (SourceId(0), _) => Some(&self.file),
+            (_, Some(OtherFile::Read(file, _))) => Some(file),
+            _ => None,
         }
-        let elements = virtualize_hdf5::resolve_elements(reader, limits, file, datatype, raw).await;
-        let elements = elements.map_err(failed)?;
-        let mut text = 0_u64;
-        let mut pointed = Vec::with_capacity(elements.len());
-        for element in elements {
-            pointed.push(match (element, references) {
-                (Element::Text(text), _) => Pointed::Text(text),
-                (Element::Bytes(bytes), _) => Pointed::Bytes(bytes.into()),
-                (reference, Some(what)) => {
-                    let path = reference_path(&reference, objects).map_err(|error| error.to_string())?;
-                    let shown = match what {
-                        ReferenceText::Whole if reference_part(&reference).is_some() => {
-                            return Err(Failure::chunk("a reference leads to a part of an object"));
-                        }
-                        ReferenceText::Path | ReferenceText::Whole => path,
-                        ReferenceText::Part => reference_part(&reference)
-                            .map_or(String::new(), |part| serde_json::Value::Object(part).to_string()),
-                    };
-                    // Many references may point to one object with a long path.
-                    text = text.saturating_add(shown.len() as u64);
-                    if text > most {
-                        return Err(format!("its text takes more than {most} bytes").into());
-                    }
-                    Pointed::Text(shown)
-                }
-                _ => return Err(Failure::chunk("an element is neither text nor bytes")),
-            });
-        }
-        Ok(pointed)
-    }
-}
-
-/// Returns the failure of a read from the global heap.
-fn failed(error: virtualize_hdf5::Error) -> Failure {
-    match error {
-        virtualize_hdf5::Error::Read(error) => Failure::Read(error),
-        error => Failure::Chunk(error.to_string()),
     }
 }
 
@@ -279,5 +267,33 @@ pub(super) async fn read(
                 problem: "libhdf5 reads local files only; the native reader reads remote ones".to_owned(),
             }),
         },
+    }
+}
+
+/// Returns whether a file is a sidecar.
+pub(crate) async fn is_sidecar(file: &Budgeted<'_>) -> Result<bool, ReadError> {
+    Ok(virtualize_dmrpp::is_dmrpp(&head(file).await?))
+}
+
+/// Opens the data file of a sidecar, which is next to it.
+pub(crate) async fn open_data_file(sidecar: &Object, options: &StoreOptions) -> Result<Arc<Object>, Error> {
+    let url = sidecar.url().strip_suffix(SIDECAR).ok_or_else(|| {
+        let problem = format!(
+            "{}: a DMR++ sidecar must have the name of its data file and {SIDECAR}, without a query",
+            sidecar.name()
+        );
+        ReadError::new(ReadErrorKind::Invalid, problem)
+    })?;
+    Ok(virtualize_store::open(url, options).await?)
+}
+
+/// Reports that a sidecar was not used.
+pub(crate) fn sidecar_not_used(reason: &str) -> Diagnostic {
+    Diagnostic {
+        severity: Severity::Info,
+        code: Code::SidecarNotUsed,
+        path: "/".to_owned(),
+        message: format!("the file was read without a DMR++ sidecar: {reason}"),
+        remedy: None,
     }
 }

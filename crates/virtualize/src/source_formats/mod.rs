@@ -1,22 +1,20 @@
 //! Source formats. Each has a variant of [`SourceFormat`] and of [`SourceFile`], and a module with its signature, its
 //! reader, and the resolution of the files that a file refers to.
 
-mod hdf5;
-pub(crate) mod sidecar;
+pub(crate) mod hdf5;
 mod tiff;
 
-use std::sync::Arc;
-
-use bytes::Bytes;
-use virtualize_bytes::{Budget, Budgeted, Limits, ReadError, ReadRanges};
+use virtualize_bytes::{Budget, Budgeted, ReadError, ReadRanges};
 use virtualize_hdf5::model::File;
-use virtualize_map::hdf5::{HeapPointers, OtherFiles, map_file_among};
-use virtualize_map::{MapOptions, Mapped, ReferenceText};
+use virtualize_map::{
+    MapOptions, Mapped,
+    hdf5::{OtherFiles, map_file_among},
+};
 use virtualize_store::Object;
-use virtualize_zarr::{Source, SourceId};
+use virtualize_zarr::Source;
 
 use crate::{
-    error::{Error, Failure},
+    error::Error,
     options::Options,
     sources::{Sources, head},
 };
@@ -86,25 +84,6 @@ impl SourceFormat {
 }
 
 impl SourceFile {
-    /// Reads the metadata of an HDF5 file from a sidecar: the given one, or the one next to it. The error is the reason why
-    /// the file itself must be read, as a clause.
-    pub(crate) async fn from_sidecar(
-        object: &Object,
-        sidecar: Option<&Arc<Object>>,
-        sources: &Sources<'_>,
-        options: &Options,
-    ) -> Result<Self, String> {
-        if !hdf5::starts_with_signature(object).await.map_err(|error| error.to_string())? {
-            return Err("it has a user block, which sidecars do not count in all versions".to_owned());
-        }
-        let sidecar = match sidecar {
-            Some(sidecar) => Arc::clone(sidecar),
-            None => sidecar::open_next_to(object, sources).await?,
-        };
-        let file = sidecar::read(&sidecar, object, sources, &options.limits).await?;
-        Ok(Self::Hdf5(hdf5::Files::of(file)))
-    }
-
     /// Reads the files that the file refers to. Runs before anything is mapped.
     pub(crate) async fn read_related(&mut self, sources: &Sources<'_>, options: &Options) {
         match self {
@@ -132,16 +111,6 @@ impl SourceFile {
         }
     }
 
-    /// Resolves stored pointers to elements of variable length.
-    pub(crate) async fn resolve(&self, stored: Pointers<'_>) -> Result<Vec<Pointed>, Failure> {
-        match self {
-            Self::Hdf5(files) => files.resolve(stored).await,
-            Self::Netcdf3(_) | Self::Tiff(_) => {
-                Err(Failure::chunk("the source format has no elements of variable length"))
-            }
-        }
-    }
-
     /// Returns the format's name.
     pub(crate) fn format_name(&self) -> &'static str {
         match self {
@@ -150,33 +119,6 @@ impl SourceFile {
             Self::Tiff(_) => "TIFF",
         }
     }
-}
-
-/// Stored pointers to elements of variable length.
-#[derive(Clone, Copy)]
-pub(crate) struct Pointers<'a> {
-    /// File that contains both pointers and elements.
-    pub(crate) reader: &'a dyn ReadRanges,
-    /// The same file among the sources.
-    pub(crate) source: SourceId,
-    /// Url of the file.
-    pub(crate) url: &'a str,
-    /// Pointers as stored.
-    pub(crate) raw: &'a [u8],
-    /// Type of the elements, and the paths of objects.
-    pub(crate) context: &'a HeapPointers,
-    /// Text of object references.
-    pub(crate) references: Option<ReferenceText>,
-    pub(crate) limits: &'a Limits,
-    /// Limit of the text in bytes.
-    pub(crate) most: u64,
-}
-
-/// An element of variable length.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Pointed {
-    Text(String),
-    Bytes(Bytes),
 }
 
 /// Describes the apparent content of a file, as a clause.
