@@ -56,7 +56,7 @@ pub fn documents(
         (ZarrFormat::V2, _) => Err(EmitError::Format { expected: ZarrFormat::V3, found: hierarchy.format }),
         (ZarrFormat::V3, ChunkEncoding::Stored) => virtualize_references::metadata(hierarchy),
         (ZarrFormat::V3, ChunkEncoding::Decoded) => virtualize_references::metadata(&Hierarchy {
-            root: decoded_group(&hierarchy.root),
+            root: with_arrays(&hierarchy.root, &decoded_array),
             ..Hierarchy::new(hierarchy.format)
         }),
     };
@@ -64,35 +64,28 @@ pub fn documents(
     Ok(documents.into_iter().map(|(key, document)| (key, document.to_string().into())).collect())
 }
 
-/// Returns a group with the metadata of its nodes as [`ChunkEncoding::Decoded`] serves them, and without chunks.
-fn decoded_group(group: &Group) -> Group {
-    let decoded = |node: &Node| match node {
-        Node::Group(group) => Node::Group(decoded_group(group)),
-        Node::Array(array) => Node::Array(Box::new(decoded_array(array))),
+/// Returns a group with other arrays in the place of all its own.
+pub(crate) fn with_arrays(group: &Group, change: &dyn Fn(&Array) -> Array) -> Group {
+    let changed = |node: &Node| match node {
+        Node::Group(group) => Node::Group(with_arrays(group, change)),
+        Node::Array(array) => Node::Array(Box::new(change(array))),
     };
     Group {
         attributes: group.attributes.clone(),
-        children: group.children.iter().map(|(name, node)| (name.clone(), decoded(node))).collect(),
+        children: group.children.iter().map(|(name, node)| (name.clone(), changed(node))).collect(),
     }
 }
 
 /// Returns the metadata of an array as [`ChunkEncoding::Decoded`] serves it. It has no chunks.
 pub fn decoded_array(array: &Array) -> Array {
-    Array {
-        shape: array.shape.clone(),
-        data_type: little_endian(&array.data_type),
-        chunk_grid: array.chunk_grid.clone(),
-        fill_value: array.fill_value.clone(),
-        codecs: vec![match array.data_type {
-            DataType::String => Codec::VlenUtf8,
-            DataType::VariableBytes => Codec::VlenBytes,
-            // The document declares the byte order of types that have one.
-            _ => Codec::Bytes { endian: None },
-        }],
-        dimension_names: array.dimension_names.clone(),
-        attributes: array.attributes.clone(),
-        chunks: ChunkManifest::default(),
-    }
+    let codec = match array.data_type {
+        DataType::String => Codec::VlenUtf8,
+        DataType::VariableBytes => Codec::VlenBytes,
+        // The document declares the byte order of types that have one.
+        _ => Codec::Bytes { endian: None },
+    };
+    let data_type = little_endian(&array.data_type);
+    Array { data_type, codecs: vec![codec], chunks: ChunkManifest::default(), ..array.clone() }
 }
 
 /// Returns the position in a grid that a key names, even if its chunk is missing; `None` for other keys.

@@ -388,33 +388,12 @@ fn add_groups(whole: &mut Group, path: &str, group: &Group, is_first: bool) -> R
 
 /// Returns a group without the chunks of its arrays.
 fn without_chunks(group: &Group) -> Group {
-    let copy = |node: &Node| match node {
-        Node::Group(group) => Node::Group(without_chunks(group)),
-        Node::Array(array) => Node::Array(Box::new(metadata(array))),
-    };
-    Group {
-        attributes: group.attributes.clone(),
-        children: group.children.iter().map(|(name, node)| (name.clone(), copy(node))).collect(),
-    }
+    crate::keys::with_arrays(group, &|array| Array { chunks: ChunkManifest::default(), ..array.clone() })
 }
 
 /// Returns whether an attribute is that of the first group if it differs between groups; others are dropped.
 pub fn is_kept(name: &str) -> bool {
     decides_values(name) || name == "coordinates"
-}
-
-/// Returns an array without its chunks.
-fn metadata(array: &Array) -> Array {
-    Array {
-        shape: array.shape.clone(),
-        data_type: array.data_type.clone(),
-        chunk_grid: array.chunk_grid.clone(),
-        fill_value: array.fill_value.clone(),
-        codecs: array.codecs.clone(),
-        dimension_names: array.dimension_names.clone(),
-        attributes: array.attributes.clone(),
-        chunks: ChunkManifest::default(),
-    }
 }
 
 /// Combines the arrays at one path of all groups.

@@ -43,7 +43,7 @@ pub struct VirtualStore {
 impl VirtualStore {
     /// Returns the store of a hierarchy that does not come from a single file; `name` appears in messages.
     pub fn of(hierarchy: Hierarchy, name: impl Into<String>) -> Self {
-        let source_urls = source_urls(&hierarchy);
+        let source_urls = hierarchy.sources.iter().map(|source| source.url.clone()).collect();
         Self {
             hierarchy,
             report: Report::default(),
@@ -66,17 +66,14 @@ impl VirtualStore {
         has_related: bool,
         whole: BTreeMap<String, String>,
     ) -> Self {
+        let name = object.name().to_owned();
         Self {
-            source_urls: source_urls(&hierarchy),
             is_of_one_file: !has_related && hierarchy.sources.len() <= 1,
-            name: object.name().to_owned(),
             object: Some(object),
-            hierarchy,
             report,
             source_format,
             whole,
-            combined: None,
-            related: BTreeMap::new(),
+            ..Self::of(hierarchy, name)
         }
     }
 
@@ -301,8 +298,4 @@ impl VirtualStore {
     pub fn warnings(&self) -> impl Iterator<Item = &Diagnostic> {
         self.report.diagnostics.iter().filter(|diagnostic| diagnostic.severity == Severity::Warning)
     }
-}
-
-fn source_urls(hierarchy: &Hierarchy) -> Vec<String> {
-    hierarchy.sources.iter().map(|source| source.url.clone()).collect()
 }

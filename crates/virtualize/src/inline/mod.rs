@@ -57,7 +57,17 @@ async fn run_in_batches(maker: &ChunkMaker<'_>, mapped: &mut Mapped, batch: u64)
     let mut tasks = std::mem::take(&mut mapped.tasks);
     // Files are opened one after the other, so that few are open at a time. Tasks that share a range are fetched together.
     tasks.sort_by_cached_key(|task| task.content.ranges().next());
-    let (workers, arrays) = (Workers::start(threads(&tasks)), arrays(&tasks, &mut mapped.hierarchy));
+    let bytes = tasks.iter().map(encoded_bytes).fold(0, u64::saturating_add);
+    let is_worthwhile = tasks.len() > 1 && bytes >= WORTHWHILE;
+    let workers = Workers::start(if is_worthwhile { tasks.len().min(cores()) } else { 0 });
+    let mut arrays = Arrays::new();
+    for task in &tasks {
+        if let (false, Some(array)) = (arrays.contains_key(&task.array), mapped.hierarchy.array(&task.array))
+        {
+            let array = Array { chunks: ChunkManifest::default(), ..array.clone() };
+            arrays.insert(task.array.clone(), Arc::new(array));
+        }
+    }
     let mut batches = batches(tasks, batch, encoded_bytes);
     let mut failed = BTreeMap::new();
     let mut coming = fetch(maker, batches.next()).await?;
@@ -71,26 +81,6 @@ async fn run_in_batches(maker: &ChunkMaker<'_>, mapped: &mut Mapped, batch: u64)
     }
     mapped.omit(failed.into_iter().map(|(path, reason)| (path, Omitted::not_made(reason))));
     Ok(())
-}
-
-/// Returns the number of threads that are worthwhile.
-fn threads(tasks: &[InlineTask]) -> usize {
-    match tasks.len() > 1 && tasks.iter().map(encoded_bytes).fold(0, u64::saturating_add) >= WORTHWHILE {
-        true => tasks.len().min(cores()),
-        false => 0,
-    }
-}
-
-fn arrays(tasks: &[InlineTask], hierarchy: &mut Hierarchy) -> Arrays {
-    let mut arrays = Arrays::new();
-    for InlineTask { array: path, .. } in tasks {
-        if let (false, Some(array)) = (arrays.contains_key(path), hierarchy.array_mut(path)) {
-            let chunks: ChunkManifest = std::mem::take(&mut array.chunks);
-            arrays.insert(path.clone(), Arc::new(array.clone()));
-            array.chunks = chunks;
-        }
-    }
-    arrays
 }
 
 /// Splits items into batches of at most `most` bytes. A batch of one item may be larger; an item has at least one byte.
@@ -160,10 +150,12 @@ impl Make<'_> {
             };
             match chunk {
                 Ok(bytes) => {
-                    let positions = (task.positions.len() as u64).saturating_mul(POSITION);
-                    let bytes_held = positions.saturating_add(bytes.len() as u64);
-                    budget.take("inlined chunks", bytes_held)?;
-                    place_inline(hierarchy, &task, &bytes);
+                    let held = (task.positions.len() as u64).saturating_mul(POSITION);
+                    budget.take("inlined chunks", held.saturating_add(bytes.len() as u64))?;
+                    if let Some(array) = hierarchy.array_mut(&task.array) {
+                        let positions = task.positions.iter();
+                        array.chunks.inline.extend(positions.map(|position| (*position, bytes.clone())));
+                    }
                 }
                 Err(Failure::Chunk(reason)) => drop(failed.insert(task.array.clone(), reason)),
                 Err(Failure::Read(error)) => return Err(error),
@@ -264,12 +256,6 @@ fn taller(
         let advice = "a rectilinear chunk grid (Zarr v3) references it as it is";
         Failure::Chunk(format!("its last strip: {error}; {advice}"))
     })
-}
-
-fn place_inline(hierarchy: &mut Hierarchy, task: &InlineTask, bytes: &Bytes) {
-    if let Some(array) = hierarchy.array_mut(&task.array) {
-        array.chunks.inline.extend(task.positions.iter().map(|position| (*position, bytes.clone())));
-    }
 }
 
 /// Inputs of chunk creation besides the recipes.

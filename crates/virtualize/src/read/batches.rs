@@ -6,7 +6,6 @@ use std::{
 };
 
 use bytes::Bytes;
-use virtualize_bytes::ByteRange;
 use virtualize_zarr::{Array, ChunkEntry, Reference, chunk_position};
 
 use super::{
@@ -23,14 +22,6 @@ use crate::{
 
 /// A chunk, or the reason why there is none; `None` for a missing one.
 pub(super) type Answer = Result<Option<Bytes>, ArrayError>;
-
-/// What is wanted of chunks.
-#[derive(Clone, Copy)]
-pub(super) enum Wanted<'a> {
-    Decoded,
-    /// Stored bytes: a part of each chunk.
-    Stored(&'a [ChunkPart]),
-}
 
 /// A chunk that was found in the hierarchy.
 struct Item<'a> {
@@ -49,15 +40,18 @@ struct Collect<'a> {
     answers: Vec<OnceLock<Answer>>,
 }
 
-/// Reads all chunks of a batch. Those of each array are read together.
+/// A chunk of a batch, and the part of its stored bytes that is read. Decoded chunks are read whole.
+pub(super) type Request<'a> = (&'a ChunkAddress, ChunkPart);
+
+/// Reads all chunks of a batch, decoded or as they are stored. Those of each array are read together.
 pub(super) fn read(
     reader: &ArrayReader,
-    chunks: &[&ChunkAddress],
-    wanted: Wanted<'_>,
+    chunks: &[Request<'_>],
+    is_decoded: bool,
 ) -> Vec<Result<Option<Bytes>, Error>> {
     let mut by_store: Vec<(Arc<VirtualStore>, Vec<usize>)> = Vec::new();
     let mut by_path = BTreeMap::<&str, Vec<usize>>::new();
-    for (number, chunk) in chunks.iter().enumerate() {
+    for (number, (chunk, _)) in chunks.iter().enumerate() {
         by_path.entry(&chunk.path).or_default().push(number);
     }
     let mut answers: Vec<_> = chunks.iter().map(|_| Ok(None)).collect();
@@ -69,7 +63,7 @@ pub(super) fn read(
     for (path, numbers) in by_path {
         let positions = || {
             let array = reader.store.metadata().hierarchy.array(path);
-            let of = |number: &usize| position(array?, &chunks.get(*number)?.indices).ok();
+            let of = |number: &usize| position(array?, &chunks.get(*number)?.0.indices).ok();
             numbers.iter().filter_map(of).collect()
         };
         match reader.store.with_chunks(path, positions, reader.interrupt.as_deref()) {
@@ -81,23 +75,10 @@ pub(super) fn read(
         }
     }
     for (store, numbers) in by_store {
-        let (some, parts): (Vec<_>, Vec<_>) = numbers
-            .iter()
-            .filter_map(|number| {
-                let part = match wanted {
-                    Wanted::Decoded => ChunkPart::Whole,
-                    Wanted::Stored(parts) => *parts.get(*number)?,
-                };
-                Some((*chunks.get(*number)?, part))
-            })
-            .unzip();
-        let wanted = match wanted {
-            Wanted::Decoded => Wanted::Decoded,
-            Wanted::Stored(_) => Wanted::Stored(&parts),
-        };
-        for (number, read) in numbers.into_iter().zip(of_store(reader, &store, &some, wanted)) {
-            let path = chunks.get(number).map_or("", |chunk| chunk.path.as_str());
-            answer(number, read.map_err(|error| reader.error(path, error)));
+        let some: Vec<_> = numbers.iter().filter_map(|number| chunks.get(*number).copied()).collect();
+        let read = of_store(reader, &store, &some, is_decoded);
+        for ((number, (chunk, _)), read) in numbers.into_iter().zip(&some).zip(read) {
+            answer(number, read.map_err(|error| reader.error(&chunk.path, error)));
         }
     }
     answers
@@ -107,21 +88,20 @@ pub(super) fn read(
 fn of_store(
     reader: &ArrayReader,
     store: &VirtualStore,
-    chunks: &[&ChunkAddress],
-    wanted: Wanted<'_>,
+    chunks: &[Request<'_>],
+    is_decoded: bool,
 ) -> Vec<Answer> {
     let mut work = Collect {
         reader,
         arrays: BTreeMap::new(),
-        is_decoded: matches!(wanted, Wanted::Decoded),
+        is_decoded,
         answers: chunks.iter().map(|_| OnceLock::new()).collect(),
     };
     let mut items = Vec::new();
     let mut extent = Extent { items: 0, bytes: 0, held: 0, is_local: true };
     let files = reader.files(store);
-    for (number, address) in chunks.iter().enumerate() {
-        let found = work.find((reader, store), number, address, wanted);
-        match found {
+    for (number, request) in chunks.iter().enumerate() {
+        match work.find(store, number, *request) {
             Ok(Some((item, place))) => {
                 extent.is_local &= place.is_none_or(|place| files.is_local(place.source));
                 let bytes = decode::count(&item.shape).unwrap_or(u64::MAX).saturating_mul(8);
@@ -153,27 +133,23 @@ impl<'a> Collect<'a> {
     /// Finds a chunk and the location of its bytes; `None` if it is missing.
     fn find(
         &mut self,
-        (reader, store): (&'a ArrayReader, &'a VirtualStore),
+        store: &'a VirtualStore,
         number: usize,
-        address: &'a ChunkAddress,
-        wanted: Wanted<'_>,
+        (address, part): Request<'a>,
     ) -> Result<Option<(Item<'a>, Option<Reference>)>, ArrayError> {
         let array = store.hierarchy.array(&address.path).ok_or(ArrayError::NO_ARRAY)?;
         let position = position(array, &address.indices)?;
         let Some(entry) = array.chunks.get(position) else { return Ok(None) };
         let shape = decode::chunk_shape(array, position).ok_or_else(|| ArrayError::no_chunk(position))?;
         if self.is_decoded && array.data_type.size().is_some() {
-            self.arrays.entry(&address.path).or_insert_with(|| reader.elements(array));
+            self.arrays.entry(&address.path).or_insert_with(|| self.reader.elements(array));
         }
         let (inline, place) = match entry {
             ChunkEntry::Inline(bytes) => (Some(bytes.as_ref()), None),
             ChunkEntry::Reference(place) => (None, Some(place)),
         };
         let length = inline.map_or_else(|| place.map_or(0, |place| place.length), |bytes| bytes.len() as u64);
-        let range = match wanted {
-            Wanted::Decoded => ByteRange::new(0, length),
-            Wanted::Stored(parts) => parts.get(number).copied().unwrap_or_default().range(length),
-        };
+        let range = part.range(length);
         let at = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         let inline = inline.and_then(|bytes| bytes.get(at(range.start)..at(range.end())));
         let place = place.map(|place| Reference {

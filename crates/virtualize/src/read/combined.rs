@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    ops::Range,
     sync::{
         Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -34,29 +33,7 @@ struct Job<'a> {
     /// Elements of the array of the group.
     selection: Selection,
     /// Where they are along the axis of the result.
-    places: Places,
-}
-
-/// Places along an axis of the result.
-enum Places {
-    Range(Range<usize>),
-    Each(Vec<usize>),
-}
-
-impl Places {
-    fn len(&self) -> usize {
-        match self {
-            Self::Range(range) => range.len(),
-            Self::Each(places) => places.len(),
-        }
-    }
-
-    fn get(&self, n: usize) -> Option<usize> {
-        match self {
-            Self::Range(range) => Some(range.start + n).filter(|place| *place < range.end),
-            Self::Each(places) => places.get(n).copied(),
-        }
-    }
+    places: Vec<usize>,
 }
 
 /// A result in row-major order, divided at the axis of the segments.
@@ -103,7 +80,7 @@ impl CombinedArray {
                     let at = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
                     let Selection::Axes(mut axes) = selection.clone() else { return None };
                     *axes.get_mut(axis)? = within;
-                    let places = Places::Range(at(first)..at(end));
+                    let places = (at(first)..at(end)).collect();
                     Some(Job { part, selection: Selection::Axes(axes), places })
                 });
                 jobs.collect()
@@ -133,7 +110,7 @@ impl CombinedArray {
                             Selection::Points(lists)
                         }
                     };
-                    Some(Job { part: self.parts.get(n)?, selection, places: Places::Each(places) })
+                    Some(Job { part: self.parts.get(n)?, selection, places })
                 });
                 jobs.collect()
             }
@@ -169,8 +146,7 @@ impl ArrayReader {
         let jobs = combined.jobs(axis, selection);
         let row = layout.inner * size;
         if let [Job { part: Part { path: Some(path), cast: None, .. }, selection, places }] = jobs.as_slice()
-            && places.len() == layout.places
-            && matches!(places, Places::Range(_))
+            && places.iter().copied().eq(0..layout.places)
         {
             return self.read(path, selection, out);
         }

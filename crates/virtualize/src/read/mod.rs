@@ -28,7 +28,7 @@ pub(crate) use self::run::{Helpers, cores};
 pub use self::selection::{AxisSelection, Selection};
 use self::{
     ahead::{Cache, Walks},
-    batches::Wanted,
+    batches::Request,
     elements::Elements,
     place::{Place, PlaceVariable, Reading},
     plan::{Part, Plan, Stored},
@@ -399,42 +399,33 @@ impl ArrayReader {
     /// including elements outside the array. Elements of variable length are in the layout of `vlen-utf8` and
     /// `vlen-bytes`.
     pub fn decoded_chunks(&self, chunks: &[ChunkAddress]) -> Vec<Result<Option<Bytes>, Error>> {
-        let addresses: Vec<&ChunkAddress> = chunks.iter().collect();
-        self.chunks_of_all(&addresses, Wanted::Decoded)
+        let requests: Vec<_> = chunks.iter().map(|address| (address, ChunkPart::Whole)).collect();
+        self.chunks_of_all(&requests, true)
     }
 
     /// Returns stored bytes of chunks, `None` for missing ones.
     pub fn stored_chunks(&self, chunks: &[(ChunkAddress, ChunkPart)]) -> Vec<Result<Option<Bytes>, Error>> {
-        let (addresses, parts): (Vec<_>, Vec<_>) =
-            chunks.iter().map(|(address, part)| (address, *part)).unzip();
-        self.chunks_of_all(&addresses, Wanted::Stored(&parts))
+        let requests: Vec<_> = chunks.iter().map(|(address, part)| (address, *part)).collect();
+        self.chunks_of_all(&requests, false)
     }
 
     /// Reads chunks of which some may belong to arrays that consist of segments: these have no codecs.
-    fn chunks_of_all(
-        &self,
-        chunks: &[&ChunkAddress],
-        wanted: Wanted<'_>,
-    ) -> Vec<Result<Option<Bytes>, Error>> {
+    fn chunks_of_all(&self, chunks: &[Request<'_>], is_decoded: bool) -> Vec<Result<Option<Bytes>, Error>> {
         let metadata = self.store.metadata();
-        if chunks.iter().all(|chunk| metadata.combined(&chunk.path).is_none()) {
-            return batches::read(self, chunks, wanted);
+        if chunks.iter().all(|(chunk, _)| !metadata.is_combined(&chunk.path)) {
+            return batches::read(self, chunks, is_decoded);
         }
-        let one = |(n, chunk): (usize, &&ChunkAddress)| {
-            let part = match wanted {
-                Wanted::Decoded => ChunkPart::Whole,
-                Wanted::Stored(parts) => parts.get(n).copied().unwrap_or_default(),
-            };
+        let one = |request: &Request<'_>| {
+            let (chunk, part) = *request;
             let Some((_, array)) = metadata.combined(&chunk.path) else {
-                let wanted = if let Wanted::Decoded = wanted { wanted } else { Wanted::Stored(&[part]) };
-                return batches::read(self, &[*chunk], wanted).pop().unwrap_or(Ok(None));
+                return batches::read(self, &[*request], is_decoded).pop().unwrap_or(Ok(None));
             };
             let bytes = self.combined_chunk(array, chunk)?;
             let range = part.range(bytes.len() as u64);
             let at = |n: u64| usize::try_from(n).unwrap_or(usize::MAX).min(bytes.len());
             Ok(Some(bytes.slice(at(range.start)..at(range.end()))))
         };
-        chunks.iter().enumerate().map(one).collect()
+        chunks.iter().map(one).collect()
     }
 
     /// Returns the length of a stored chunk in bytes; `None` if it is missing.
@@ -442,22 +433,19 @@ impl ArrayReader {
     /// # Errors
     /// The chunk table cannot be read.
     pub fn stored_length(&self, chunk: &ChunkAddress) -> Result<Option<u64>, Error> {
-        let path = chunk.path.as_str();
-        if let Some((_, array)) = self.store.metadata().combined(path) {
+        let (path, metadata) = (chunk.path.as_str(), self.store.metadata());
+        let combined = metadata.combined(path).map(|(_, array)| array);
+        let position = combined.or_else(|| metadata.hierarchy.array(path)).and_then(|array| {
             let counts = array.chunk_grid.counts(&array.shape);
-            let position = chunk_position(chunk.indices.iter().copied(), &counts);
-            let Some(position) = position else { return Ok(None) };
+            chunk_position(chunk.indices.iter().copied(), &counts)
+        });
+        let Some(position) = position else { return Ok(None) };
+        if let Some(array) = combined {
             return match chunk_size(array, position) {
                 Some(size) => Ok(Some(size)),
                 None => Ok(Some(self.combined_chunk(array, chunk)?.len() as u64)),
             };
         }
-        let array = self.store.metadata().hierarchy.array(path);
-        let position = array.and_then(|array| {
-            let counts = array.chunk_grid.counts(&array.shape);
-            chunk_position(chunk.indices.iter().copied(), &counts)
-        });
-        let Some(position) = position else { return Ok(None) };
         let store = self.store.with_chunks(path, || vec![position], self.interrupt.as_deref())?;
         let entry = store.hierarchy.array(path).and_then(|array| array.chunks.get(position));
         Ok(entry.map(|entry| match entry {

@@ -64,27 +64,6 @@ pub(crate) struct OpenReferences {
     pub(crate) version: Source,
 }
 
-/// Opens references; `file` is the result of opening the location as a file. Chunk tables that consist of several parts are
-/// not read.
-pub(crate) async fn open_references(
-    location: &str,
-    file: Result<Arc<Object>, StoreError>,
-    options: &ReadOptions,
-) -> Result<OpenReferences, Error> {
-    match find(location, file, options).await? {
-        Found::Json(object) => {
-            let set = virtualize_references::from_json(&whole(&object, options).await?);
-            let name = object.name().to_owned();
-            let set =
-                set.map_err(|source| Error::References { name: name.clone(), reason: source.to_string() })?;
-            Ok(OpenReferences { name, set, tables: None, version: source_of(&object) })
-        }
-        Found::Opened(opened) => Ok(*opened),
-        #[cfg(feature = "full")]
-        Found::Repository(repository) => Ok(Tables::repository(location, repository)),
-    }
-}
-
 /// Completes what was read from references: urls of sources become absolute, and files that are referred to as a whole
 /// get their size. Arrays of shards become arrays of the chunks in them.
 pub(crate) async fn resolved(
@@ -106,89 +85,72 @@ pub(crate) async fn resolved(
     Ok(store)
 }
 
-/// Kind of reference set at a location.
-enum Found {
-    Json(Arc<Object>),
-    /// kerchunk's Parquet layout, or a Zarr store.
-    Opened(Box<OpenReferences>),
-    #[cfg(feature = "full")]
-    Repository(Box<virtualize_icechunk::OpenRepository>),
-}
-
-/// Detects the kind of reference set at a location, and opens its first file.
-async fn find(
+/// Detects the kind of reference set at a location, and opens it; `file` is the result of opening the location as a file.
+/// Chunk tables that consist of several parts are not read.
+pub(crate) async fn open_references(
     location: &str,
     file: Result<Arc<Object>, StoreError>,
     options: &ReadOptions,
-) -> Result<Found, Error> {
-    let open = |place: String| async move { virtualize_store::open(&place, &options.store).await };
-    let below = virtualize_store::below(location, IN_FOLDER);
+) -> Result<OpenReferences, Error> {
+    let open = |name: &str| {
+        let place = virtualize_store::below(location, name);
+        async move { virtualize_store::open(&place, &options.store).await }
+    };
     if !location.ends_with('/') {
         match file {
-            Ok(object) => return Ok(Found::Json(object)),
+            Ok(object) => return json(&object, options).await,
             Err(StoreError::NotAFile { what: "a directory", .. }) => {}
             Err(StoreError::NotFound { .. } | StoreError::Page { .. }) if is_remote(location) => {}
             Err(error) => return Err(error.into()),
         }
     }
-    match open(below.clone()).await {
-        Ok(object) => Ok(Found::Json(object)),
-        Err(error @ StoreError::NotFound { .. }) => {
-            match open(virtualize_store::below(location, ZMETADATA)).await {
-                Ok(zmetadata) => {
-                    let text = whole(&zmetadata, options).await?;
-                    if is_parquet(&text) {
-                        #[cfg(feature = "full")]
-                        return Ok(Found::Opened(Box::new(Tables::parquet(location, &zmetadata, &text)?)));
-                        #[cfg(not(feature = "full"))]
-                        return Err(needs_full(zmetadata.name(), "kerchunk-parquet"));
-                    }
-                }
-                Err(StoreError::NotFound { .. }) => {}
-                Err(error) => return Err(error.into()),
-            }
-            let error = match repository(location, options, error.into()).await {
-                Err(error @ Error::Store(StoreError::NotFound { .. })) => error,
-                found => return found,
-            };
-            match Tables::native(location, options).boxed().await? {
-                Some(opened) => Ok(Found::Opened(Box::new(opened))),
-                None => Err(error),
+    let missing = match open(IN_FOLDER).await {
+        Ok(object) => return json(&object, options).await,
+        Err(error @ StoreError::NotFound { .. }) => error,
+        Err(error) => return Err(error.into()),
+    };
+    match open(ZMETADATA).await {
+        Ok(zmetadata) => {
+            let text = whole(&zmetadata, options).await?;
+            // Other Zarr v2 stores have no such member.
+            if text.windows(b"\"record_size\"".len()).any(|window| window == b"\"record_size\"") {
+                #[cfg(feature = "full")]
+                return Tables::parquet(location, &zmetadata, &text);
+                #[cfg(not(feature = "full"))]
+                return Err(needs_full(zmetadata.name(), "kerchunk-parquet"));
             }
         }
-        Err(error) => Err(error.into()),
+        Err(StoreError::NotFound { .. }) => {}
+        Err(error) => return Err(error.into()),
     }
+    // The `icechunk` crate cannot read through a store of another package.
+    #[cfg(feature = "full")]
+    if options.store.through.is_none()
+        && let Some(repository) =
+            crate::commit::open_version(location, &options.version, &options.store).await?
+    {
+        return Ok(Tables::repository(location, Box::new(repository)));
+    }
+    #[cfg(not(feature = "full"))]
+    if open("repo").await.is_ok() {
+        return Err(needs_full(location, "Icechunk"));
+    }
+    Tables::native(location, options).boxed().await?.ok_or_else(|| missing.into())
 }
 
-/// Returns whether the text of `.zmetadata` is that of kerchunk's Parquet layout, not of a Zarr v2 store.
-fn is_parquet(text: &[u8]) -> bool {
-    text.windows(b"\"record_size\"".len()).any(|window| window == b"\"record_size\"")
+/// Reads a JSON document with references.
+async fn json(object: &Object, options: &ReadOptions) -> Result<OpenReferences, Error> {
+    let (name, text) = (object.name().to_owned(), whole(object, options).await?);
+    match virtualize_references::from_json(&text) {
+        Ok(set) => Ok(OpenReferences { name, set, tables: None, version: source_of(object) }),
+        Err(error) => Err(Error::References { name, reason: error.to_string() }),
+    }
 }
 
 #[cfg(not(feature = "full"))]
 fn needs_full(location: &str, format: &str) -> Error {
     let reason = format!("{format} needs a build with the cargo feature `full`");
     Error::References { name: location.to_owned(), reason }
-}
-
-#[cfg(feature = "full")]
-async fn repository(location: &str, options: &ReadOptions, otherwise: Error) -> Result<Found, Error> {
-    // The `icechunk` crate cannot read through a store of another package.
-    if options.store.through.is_some() {
-        return Err(otherwise);
-    }
-    match crate::commit::open_version(location, &options.version, &options.store).await? {
-        Some(repository) => Ok(Found::Repository(Box::new(repository))),
-        None => Err(otherwise),
-    }
-}
-
-#[cfg(not(feature = "full"))]
-async fn repository(location: &str, options: &ReadOptions, otherwise: Error) -> Result<Found, Error> {
-    match virtualize_store::open(&virtualize_store::below(location, "repo"), &options.store).await {
-        Ok(_) => Err(needs_full(location, "Icechunk")),
-        Err(_) => Err(otherwise),
-    }
 }
 
 /// Reads a whole document.

@@ -1,7 +1,7 @@
 //! Chunk tables that are read in parts: record files of kerchunk's Parquet layout, manifests of Icechunk, objects of a Zarr
 //! store.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 #[cfg(feature = "full")]
 use std::{collections::HashMap, ops::Range};
 
@@ -136,37 +136,25 @@ impl Tables {
     pub(crate) fn parts(&self, path: &str, positions: Option<&[u64]>) -> Vec<usize> {
         let Some(array) = self.array(path) else { return Vec::new() };
         let positions = positions.map(|positions| shards(array, positions));
-        match (self, positions.as_deref()) {
-            (Self::Native(_), None) => {
-                let count = self::positions(array);
-                (0..usize::try_from(count).unwrap_or(usize::MAX)).collect()
-            }
-            (Self::Native(_), Some(positions)) => {
-                let mut all: Vec<usize> =
-                    positions.iter().filter_map(|position| usize::try_from(*position).ok()).collect();
-                all.sort_unstable();
-                all.dedup();
-                all
-            }
+        // Each part has so many positions.
+        let divided = |count: u64, length: u64| -> Vec<usize> {
+            let parts: BTreeSet<u64> = match &positions {
+                None => return (0..usize::try_from(count).unwrap_or(usize::MAX)).collect(),
+                Some(positions) => positions.iter().map(|position| position / length.max(1)).collect(),
+            };
+            parts.into_iter().filter_map(|part| usize::try_from(part).ok()).collect()
+        };
+        match self {
+            Self::Native(_) => divided(self::positions(array), 1),
             #[cfg(feature = "full")]
-            (Self::Parquet { files, .. }, None) => {
-                let count = files.get(path).copied().unwrap_or(0);
-                (0..usize::try_from(count).unwrap_or(0)).collect()
+            Self::Parquet { references, files } => {
+                divided(files.get(path).copied().unwrap_or(0), references.record_size())
             }
             #[cfg(feature = "full")]
-            (Self::Parquet { references, .. }, Some(positions)) => {
-                let file = |position: &u64| usize::try_from(position / references.record_size()).ok();
-                let mut files: Vec<usize> = positions.iter().filter_map(file).collect();
-                files.sort_unstable();
-                files.dedup();
-                files
-            }
-            #[cfg(feature = "full")]
-            (Self::Repository(repository), None) => repository.manifests_within(path, None),
-            #[cfg(feature = "full")]
-            (Self::Repository(repository), Some(positions)) => {
-                let ranges = bounds(positions, &array.chunk_grid.counts(&array.shape));
-                repository.manifests_within(path, Some(&ranges))
+            Self::Repository(repository) => {
+                let counts = array.chunk_grid.counts(&array.shape);
+                let ranges = positions.map(|positions| bounds(&positions, &counts));
+                repository.manifests_within(path, ranges.as_deref())
             }
         }
     }
