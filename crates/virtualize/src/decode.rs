@@ -66,14 +66,31 @@ pub(crate) fn elements(array: &Array, shape: &[u64], bytes: &[u8]) -> Result<Vec
 /// Returns decoded elements in the order of the array's axes. Elements of variable length are returned unchanged.
 pub(crate) fn in_order(array: &Array, shape: &[u64], values: Vec<u8>) -> Result<Vec<u8>, ArrayError> {
     let order = stored_order(&array.codecs, shape.len())?;
-    let size = array.data_type.size().and_then(|size| usize::try_from(size).ok()).filter(|size| *size > 0);
-    let (Some(size), false) = (size, order.iter().copied().eq(0..shape.len())) else { return Ok(values) };
-    let start = vec![0; shape.len()];
-    let (to, from) = (Region::new(shape, &start), Region::permuted(shape, &order, &start));
-    let mut ordered = vec![0; values.len()];
-    let copied = copy_region((&mut ordered, &to), (&values, &from), shape, size);
-    copied.ok_or(ArrayError::TOO_FEW_ELEMENTS)?;
+    if order.is_sorted() {
+        return Ok(values);
+    }
+    let mut ordered = values.clone();
+    reorder(array, (shape, &order), &values, &mut ordered, false)?;
     Ok(ordered)
+}
+
+/// Copies the elements of a chunk from stored to row-major order, or back. Elements of variable length keep their order.
+pub(crate) fn reorder(
+    array: &Array,
+    (shape, order): (&[u64], &[usize]),
+    from: &[u8],
+    to: &mut [u8],
+    is_back: bool,
+) -> Result<(), ArrayError> {
+    let size = usize::try_from(array.data_type.size().unwrap_or(0)).unwrap_or(0);
+    if order.is_sorted() || size == 0 {
+        to.copy_from_slice(from);
+        return Ok(());
+    }
+    let start = vec![0; shape.len()];
+    let (rows, stored) = (Region::new(shape, &start), Region::permuted(shape, order, &start));
+    let (target, source) = if is_back { (&stored, &rows) } else { (&rows, &stored) };
+    copy_region((to, target), (from, source), shape, size).ok_or(ArrayError::TOO_FEW_ELEMENTS)
 }
 
 /// Returns the text or bytes of variable length of a chunk in the layout of `vlen-utf8` and `vlen-bytes`: the number of

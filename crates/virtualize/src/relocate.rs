@@ -3,12 +3,25 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use virtualize_store::url_of;
 use virtualize_zarr::Source;
 
 use crate::error::Error;
+
+/// Characters of a key or path that are escaped in an HTTP url.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b'/')
+    .remove(b'=')
+    .remove(b',')
+    .remove(b'@')
+    .remove(b':');
 
 /// How the urls of sources are written.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
@@ -86,11 +99,11 @@ impl Rewrite {
             (_, true) if self.to.contains(['?', '#']) => {
                 fail(&format!("{} has a query", without_query(&self.to)))
             }
-            (false, true) => Ok(format!("{}{}", self.to, escaped(rest))),
+            (false, true) => Ok(format!("{}{}", self.to, utf8_percent_encode(rest, ESCAPED))),
             (true, false) if rest.contains('?') => fail("its url has a query"),
-            (true, false) => match unescaped(rest) {
-                Some(rest) => Ok(format!("{}{rest}", self.to)),
-                None => fail("its url is not UTF-8"),
+            (true, false) => match percent_decode_str(rest).decode_utf8() {
+                Ok(rest) => Ok(format!("{}{rest}", self.to)),
+                Err(_) => fail("its url is not UTF-8"),
             },
             _ => Ok(format!("{}{rest}", self.to)),
         }
@@ -150,6 +163,7 @@ impl<'a> Relocator<'a> {
             }
             None => url.to_owned(),
         };
+        let digest = |url: &str| Sha256::digest(url).first_chunk().copied().unwrap_or_default();
         let before = digest(url);
         if *self.known.entry(digest(&new)).or_insert(before) != before {
             return Err(Error::Relocation("two sources would have one url".to_owned()));
@@ -202,12 +216,6 @@ pub(crate) fn relocate(
     Ok(())
 }
 
-/// Returns a digest that differs between urls.
-fn digest(url: &str) -> [u8; 16] {
-    let digest = Sha256::digest(url);
-    digest.first_chunk().copied().unwrap_or_default()
-}
-
 /// Returns whether a text is a url or an absolute path.
 fn is_place(text: &str) -> bool {
     text.starts_with('/') || scheme(text).is_some()
@@ -227,33 +235,6 @@ fn is_http(url: &str) -> bool {
 /// Returns a url for messages, without its query, which may contain a signature.
 fn without_query(url: &str) -> &str {
     if is_http(url) { url.split_once('?').map_or(url, |(url, _)| url) } else { url }
-}
-
-/// Escapes a key or path for an HTTP url.
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            _ if byte.is_ascii_alphanumeric() || b"-._~/=,@:".contains(&byte) => out.push(char::from(byte)),
-            _ => out.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    out
-}
-
-/// Decodes percent escapes; `None` if the text is malformed.
-fn unescaped(text: &str) -> Option<String> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
-        let digit =
-            |byte: Option<u8>| char::from(byte?).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-        out.push(match byte {
-            b'%' => (digit(bytes.next())? << 4) | digit(bytes.next())?,
-            other => other,
-        });
-    }
-    String::from_utf8(out).ok()
 }
 
 #[cfg(test)]

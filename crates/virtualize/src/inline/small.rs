@@ -10,7 +10,7 @@ use virtualize_bytes::{ByteRange, ReadError};
 use virtualize_map::{Diagnostic, Mapped, Severity};
 use virtualize_remedy::{Code, OptionName, Remedy};
 use virtualize_zarr::{
-    Array, ChunkEntry, Group, Hierarchy, Node, NodePath, Reference,
+    ChunkEntry, Group, Hierarchy, Node, NodePath, Reference,
     node::{self, join},
 };
 
@@ -99,36 +99,26 @@ fn choose(
     for (at, path) in paths.iter().enumerate() {
         let Some(array) = hierarchy.array(path) else { continue };
         let below = if always.contains(path) { u64::MAX } else { options.below };
-        match small(array, below, left) {
-            Some((chunks, cost)) => {
-                left -= cost;
-                chosen.extend(chunks.into_iter().map(|(position, place)| Chosen {
-                    array: at,
-                    position,
-                    place,
-                }));
+        let entries = array.chunks.iter().filter_map(|(position, entry)| match entry {
+            ChunkEntry::Reference(place) if place.length < below => {
+                Some(Chosen { array: at, position, place })
             }
-            None => refused.push(too_much(path, options.total)),
+            _ => None,
+        });
+        let mut cost = 0_u64;
+        let within = entries.take_while(|chunk| {
+            cost = cost.saturating_add(chunk.place.length).saturating_add(OVERHEAD);
+            cost <= left
+        });
+        let chunks: Vec<_> = within.collect();
+        if cost <= left {
+            left -= cost;
+            chosen.extend(chunks);
+        } else {
+            refused.push(too_much(path, options.total));
         }
     }
     (chosen, refused)
-}
-
-/// Returns the chunks of an array that are smaller than `below` bytes, and their memory; `None` if it exceeds `most`.
-fn small(array: &Array, below: u64, most: u64) -> Option<(Vec<(u64, Reference)>, u64)> {
-    let (mut chunks, mut cost) = (Vec::new(), 0_u64);
-    for (position, entry) in array.chunks.iter() {
-        if let ChunkEntry::Reference(place) = entry
-            && place.length < below
-        {
-            cost = cost.saturating_add(place.length).saturating_add(OVERHEAD);
-            if cost > most {
-                return None;
-            }
-            chunks.push((position, place));
-        }
-    }
-    Some((chunks, cost))
 }
 
 fn too_much(path: &str, total: u64) -> Diagnostic {
@@ -173,16 +163,14 @@ fn group(path: &str, group_: &Group, hierarchy: &Hierarchy, found: &mut BTreeSet
             Node::Group(inner) => group(&child, inner, hierarchy, found),
             Node::Array(array) => {
                 named(&array.attributes, path, hierarchy, found);
-                if is_dimension(name, array) {
+                let is_dimension = array.shape.len() == 1
+                    && matches!(array.dimension_names.as_slice(), [Some(only)] if only == name);
+                if is_dimension {
                     found.insert(child);
                 }
             }
         }
     }
-}
-
-fn is_dimension(name: &str, array: &Array) -> bool {
-    array.shape.len() == 1 && matches!(array.dimension_names.as_slice(), [Some(only)] if only == name)
 }
 
 /// Adds the arrays that the attribute `coordinates` names.

@@ -8,7 +8,7 @@ use super::{
     run::{Scratch, reserve},
 };
 use crate::{
-    decode::{self, Region, complete_codecs, copy_region, stored_order},
+    decode::{self, complete_codecs, reorder, stored_order},
     error::ArrayError,
 };
 
@@ -125,21 +125,8 @@ impl<'a> Elements<'a> {
         }
         let elements = self.decode(shape, bytes, scratch)?;
         reserve(&mut ordered, elements.len())?;
-        self.reorder(shape, elements, &mut ordered, false)?;
+        reorder(self.array, (shape, &self.order), elements, &mut ordered, false)?;
         Ok(ordered)
-    }
-
-    /// Copies elements from stored to row-major order, or back.
-    fn reorder(&self, shape: &[u64], from: &[u8], to: &mut [u8], is_back: bool) -> Result<(), ArrayError> {
-        let size = usize::try_from(self.array.data_type.size().unwrap_or(0)).unwrap_or(0);
-        if self.order.is_sorted() || size == 0 {
-            to.copy_from_slice(from);
-            return Ok(());
-        }
-        let start = vec![0; shape.len()];
-        let (rows, stored) = (Region::new(shape, &start), Region::permuted(shape, &self.order, &start));
-        let (target, source) = if is_back { (&stored, &rows) } else { (&rows, &stored) };
-        copy_region((to, target), (from, source), shape, size).ok_or(ArrayError::TOO_FEW_ELEMENTS)
     }
 
     fn decode_foreign(
@@ -155,7 +142,7 @@ impl<'a> Elements<'a> {
             let failure = CodecFailure::TooShort { expected: out.len(), found: decoded.len() };
             return Err(failure.into());
         }
-        self.reorder(shape, &decoded, out, true)
+        reorder(self.array, (shape, &self.order), &decoded, out, true)
     }
 
     /// Makes elements little-endian.

@@ -43,15 +43,17 @@ pub(super) struct Reading<'a> {
 pub(super) type Missing<'a> = dyn Fn(ArrayError) + Sync + 'a;
 
 impl Reading<'_> {
-    /// Returns whether a chunk whose file cannot be read counts as missing.
-    fn accepts(&self, plan: &Plan<'_>, position: u64, error: &ArrayError) -> bool {
-        match self.missing.filter(|_| error.is_of_source()) {
-            Some(missing) => {
-                missing(plan.wrong(position, error.clone()));
-                true
-            }
-            None => false,
-        }
+    /// Records that a chunk reads as the fill value, if its file cannot be read and that is no error.
+    fn accept(
+        &self,
+        plan: &Plan<'_>,
+        position: u64,
+        placed: Result<(), ArrayError>,
+    ) -> Result<bool, ArrayError> {
+        let Err(error) = placed.map_err(|error| plan.in_chunk(position, error)) else { return Ok(false) };
+        let Some(missing) = self.missing.filter(|_| error.is_of_source()) else { return Err(error) };
+        missing(error);
+        Ok(true)
     }
 }
 
@@ -73,14 +75,12 @@ impl<'a> Work<Part<'a>> for Place<'a> {
         scratch: &mut Scratch,
     ) -> Result<(), ArrayError> {
         let placed = bytes.and_then(|bytes| self.place(&part, part.stored(bytes), scratch));
-        let placed = match placed {
-            Err(error) if self.read.accepts(self.plan, part.position, &error) => {
-                part.bytes = Stored::Missing;
-                self.place(&part, run::Bytes::Here(&[]), scratch)
-            }
-            placed => placed,
-        };
-        placed.map_err(|error| self.plan.wrong(part.position, error))
+        if !self.read.accept(self.plan, part.position, placed)? {
+            return Ok(());
+        }
+        part.bytes = Stored::Missing;
+        let filled = self.place(&part, run::Bytes::Here(&[]), scratch);
+        filled.map_err(|error| self.plan.in_chunk(part.position, error))
     }
 }
 
@@ -362,10 +362,7 @@ impl<'a> Work<Part<'a>> for PlaceVariable<'a> {
             return Ok(());
         }
         let placed = bytes.and_then(|bytes| self.place(&part, part.stored(bytes), scratch));
-        match placed {
-            Err(error) if self.read.accepts(self.plan, part.position, &error) => Ok(()),
-            placed => placed.map_err(|error| self.plan.wrong(part.position, error)),
-        }
+        self.read.accept(self.plan, part.position, placed).map(drop)
     }
 }
 

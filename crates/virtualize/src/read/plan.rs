@@ -177,7 +177,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Adds the indices of a chunk to an error.
-    pub(super) fn wrong(&self, position: u64, error: ArrayError) -> ArrayError {
+    pub(super) fn in_chunk(&self, position: u64, error: ArrayError) -> ArrayError {
         error.in_chunk(&chunk_name(&chunk_indices(position, &self.counts).unwrap_or_default()))
     }
 

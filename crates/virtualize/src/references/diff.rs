@@ -139,17 +139,10 @@ impl Compare<'_> {
     /// Compares the chunks of two arrays of the same grid, and reports their number and a few examples.
     fn chunks(&mut self, path: &str, counts: &[u64], first: &Array, second: &Array) {
         let (mut count, mut examples) = (0, Vec::new());
-        for (position, one, other) in pairs(first, second) {
-            let is_same = match (&one, &other) {
-                (Some(ChunkEntry::Inline(bytes)), None) => {
-                    is_full_of(first, position, bytes, &missing_reads(second))
-                }
-                (None, Some(ChunkEntry::Inline(bytes))) => {
-                    is_full_of(second, position, bytes, &missing_reads(first))
-                }
-                (one, other) => self.is_same(one.as_ref(), other.as_ref()),
-            };
-            if is_same {
+        for pair in pairs(first, second) {
+            let is_filled = is_filled(first, second, &pair);
+            let (position, one, other) = pair;
+            if is_filled.unwrap_or_else(|| self.is_same(one.as_ref(), other.as_ref())) {
                 continue;
             }
             count += 1;
@@ -473,19 +466,30 @@ fn stored_names(array: &Array) -> Vec<Option<String>> {
     }
 }
 
-/// Returns the value of the missing chunks of an array.
-pub(super) fn missing_reads(array: &Array) -> FillValue {
-    array.fill_value.clone().unwrap_or_else(|| FillValue::zero(&array.data_type))
-}
-
 /// Returns whether some position has a chunk in neither of two arrays of the same grid.
 pub(super) fn both_lack_a_chunk(first: &Array, second: &Array) -> bool {
     let all = first.chunk_grid.counts(&first.shape).iter().fold(1_u64, |all, n| all.saturating_mul(*n));
     first.chunks.len().max(second.chunks.len()) < all && (pairs(first, second).count() as u64) < all
 }
 
+/// Returns whether a chunk that only one of two arrays has is full of the value that the other one reads there; `None` if
+/// both have it or neither, or it is in a file.
+pub(super) fn is_filled(first: &Array, second: &Array, pair: &Pair<'_>) -> Option<bool> {
+    let missing_reads =
+        |array: &Array| array.fill_value.clone().unwrap_or_else(|| FillValue::zero(&array.data_type));
+    match pair {
+        (position, Some(ChunkEntry::Inline(bytes)), None) => {
+            Some(is_full_of(first, *position, bytes, &missing_reads(second)))
+        }
+        (position, None, Some(ChunkEntry::Inline(bytes))) => {
+            Some(is_full_of(second, *position, bytes, &missing_reads(first)))
+        }
+        _ => None,
+    }
+}
+
 /// Returns whether all elements of an encoded chunk that are inside the array equal a value.
-pub(super) fn is_full_of(array: &Array, position: u64, bytes: &[u8], value: &FillValue) -> bool {
+fn is_full_of(array: &Array, position: u64, bytes: &[u8], value: &FillValue) -> bool {
     let Some(shape) = chunk_shape(array, position) else { return false };
     let decoded = match &array.data_type {
         DataType::String | DataType::VariableBytes => decode::variable(array, bytes, &shape, LARGEST).ok(),

@@ -26,8 +26,8 @@ use crate::options::ReadOptions;
 use super::{
     Part, Place, Places,
     diff::{
-        Aligned, LARGEST, aligned, are_stored_alike, both_lack_a_chunk, chunk_shape, is_full_of,
-        missing_reads, name, pairs, place,
+        Aligned, LARGEST, aligned, are_stored_alike, both_lack_a_chunk, chunk_shape, is_filled, name, pairs,
+        place,
     },
     is_plain, parts, places,
 };
@@ -299,21 +299,17 @@ impl Work<'_> {
     /// Compares the complete chunk tables.
     fn tables(&self, array: &Array, twin: &Array, direct: &Hierarchy, found: &mut Checked) {
         let counts = array.chunk_grid.counts(&array.shape);
-        for (position, one, other) in pairs(array, twin) {
-            let same = match (&one, &other) {
+        for pair in pairs(array, twin) {
+            let is_filled = is_filled(array, twin, &pair);
+            let (position, one, other) = &pair;
+            let is_same = is_filled.unwrap_or_else(|| match (one, other) {
                 (Some(ChunkEntry::Reference(one)), Some(ChunkEntry::Reference(other))) => {
                     (one.offset, one.length) == (other.offset, other.length)
                 }
-                (None, Some(ChunkEntry::Inline(bytes))) => {
-                    is_full_of(twin, position, bytes, &missing_reads(array))
-                }
-                (Some(ChunkEntry::Inline(bytes)), None) => {
-                    is_full_of(array, position, bytes, &missing_reads(twin))
-                }
                 (one, other) => one.is_some() == other.is_some(),
-            };
-            if !same {
-                let name = name(position, &counts);
+            });
+            if !is_same {
+                let name = name(*position, &counts);
                 let (here, there) = (place(self.hierarchy, one.as_ref()), place(direct, other.as_ref()));
                 found.problem(format!("chunk {name}: {here}, a direct read of the source has {there}"));
             }
