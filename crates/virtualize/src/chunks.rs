@@ -95,7 +95,7 @@ impl<'a> Files<'a> {
     }
 
     fn own(&self, url: &str) -> Option<&'a Arc<Object>> {
-        self.store.shared_object().filter(|object| object.url() == url)
+        self.store.object.as_ref().filter(|object| object.url() == url)
     }
 
     /// Returns whether a file can be read without waiting.

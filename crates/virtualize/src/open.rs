@@ -75,10 +75,15 @@ pub async fn open_object(object: Arc<Object>, options: &Options) -> Result<Virtu
     sources.verify().await?;
     let Mapped { hierarchy, report, .. } = accept(object.name(), mapped, options.strict)?;
     let has_related = file.has_related() || sidecar.is_some() || options.dmrpp;
-    let format = file.format_name();
-    let (whole, related) = (sources.whole(), sources.related());
-    let store = VirtualStore::of_file(object, (hierarchy, report), format, has_related, whole);
-    let mut store = store.with_related(related);
+    let mut store = VirtualStore {
+        is_of_one_file: !has_related && hierarchy.sources.len() <= 1,
+        report,
+        source_format: file.format_name(),
+        whole: sources.whole(),
+        related: sources.related(),
+        ..VirtualStore::of(hierarchy, object.name())
+    };
+    store.object = Some(object);
     if options.map.spatial_conventions {
         declare_grids(&mut store, &options.store).await;
     }

@@ -75,7 +75,7 @@ fn local(format: Format, target: &str) -> Option<&Path> {
 
 /// Rejects an output that is one of the sources, or that contains one.
 fn check_sources(store: &VirtualStore, target: &str, place: &OutputPlace) -> Result<(), Error> {
-    if store.source_urls().any(|url| place.contains(url)) {
+    if store.source_urls.iter().any(|url| place.contains(url)) {
         return Err(Error::OverInput { name: target.to_owned() });
     }
     store.check_ranges(&Relocation::Keep)

@@ -26,18 +26,18 @@ pub struct VirtualStore {
     pub report: Report,
     /// "HDF5", "TIFF", or "references".
     pub source_format: &'static str,
-    name: String,
-    object: Option<Arc<Object>>,
+    pub(crate) name: String,
+    pub(crate) object: Option<Arc<Object>>,
     /// Urls of the sources as they were read.
-    source_urls: Vec<String>,
+    pub(crate) source_urls: Vec<String>,
     /// Whether all content comes from one file.
-    is_of_one_file: bool,
+    pub(crate) is_of_one_file: bool,
     /// Urls and names of the files of which readers cannot read ranges.
-    whole: BTreeMap<String, String>,
+    pub(crate) whole: BTreeMap<String, String>,
     /// The dataset that groups form together.
-    combined: Option<Arc<Combined>>,
+    pub(crate) combined: Option<Arc<Combined>>,
     /// Versions of the other files that were looked for, by url.
-    related: BTreeMap<String, Option<Source>>,
+    pub(crate) related: BTreeMap<String, Option<Source>>,
 }
 
 impl VirtualStore {
@@ -56,30 +56,6 @@ impl VirtualStore {
             combined: None,
             related: BTreeMap::new(),
         }
-    }
-
-    /// Returns the store of a mapped file.
-    pub(crate) fn of_file(
-        object: Arc<Object>,
-        (hierarchy, report): (Hierarchy, Report),
-        source_format: &'static str,
-        has_related: bool,
-        whole: BTreeMap<String, String>,
-    ) -> Self {
-        let name = object.name().to_owned();
-        Self {
-            is_of_one_file: !has_related && hierarchy.sources.len() <= 1,
-            object: Some(object),
-            report,
-            source_format,
-            whole,
-            ..Self::of(hierarchy, name)
-        }
-    }
-
-    /// Records the other files that were looked for.
-    pub(crate) fn with_related(self, related: BTreeMap<String, Option<Source>>) -> Self {
-        Self { related, ..self }
     }
 
     /// Returns the versions of the other files that the content depends on, such as sources of virtual datasets and
@@ -180,11 +156,6 @@ impl VirtualStore {
         self.object.as_deref()
     }
 
-    /// Returns the file, shared.
-    pub(crate) fn shared_object(&self) -> Option<&Arc<Object>> {
-        self.object.as_ref()
-    }
-
     /// Returns whether all content comes from one file that refers to no other files, existing or not.
     pub fn is_of_one_file(&self) -> bool {
         self.is_of_one_file
@@ -198,11 +169,6 @@ impl VirtualStore {
         Some(others.fold(own, |all, other| {
             format!("{all}\n{} {:?} {} {:?}", other.url, other.etag, other.size, other.modified)
         }))
-    }
-
-    /// Returns the urls of all sources as they were read.
-    pub(crate) fn source_urls(&self) -> impl Iterator<Item = &str> {
-        self.source_urls.iter().map(String::as_str)
     }
 
     /// Returns the attributes of a group or array of an HDF5 file with their types, without those that h5netcdf hides.

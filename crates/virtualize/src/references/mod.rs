@@ -2,7 +2,6 @@
 
 mod convert;
 mod diff;
-mod shards;
 mod tables;
 mod validate;
 
@@ -81,7 +80,7 @@ pub(crate) async fn resolved(
     resolve_whole_files(&mut set, &options.store).await?;
     let mut store = VirtualStore::of(set.hierarchy, name);
     store.report = Report { diagnostics, ..Report::default() };
-    shards::expand(&mut store, options).await?;
+    tables::expand_shards(&mut store, options).await?;
     Ok(store)
 }
 

@@ -1,11 +1,13 @@
-//! Chunk tables that are read in parts: record files of kerchunk's Parquet layout, manifests of Icechunk, objects of a Zarr
-//! store.
+//! Chunk tables that are read in parts: record files of kerchunk's Parquet layout, manifests of Icechunk, objects and shards
+//! of a Zarr store.
 
-use std::collections::{BTreeMap, BTreeSet};
 #[cfg(feature = "full")]
 use std::{collections::HashMap, ops::Range};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-#[cfg(feature = "full")]
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use serde_json::Value;
@@ -14,21 +16,25 @@ use virtualize_icechunk::{ChunkTable, Native, OpenRepository};
 #[cfg(feature = "full")]
 use virtualize_references::ParquetReferences;
 use virtualize_references::{NativeStore, ReferenceSet, ReferencesError};
-#[cfg(feature = "full")]
-use virtualize_store::Object;
-use virtualize_store::StoreError;
-use virtualize_zarr::{Array, Source, node};
-#[cfg(feature = "full")]
-use virtualize_zarr::{Hierarchy, Node, SourceId, chunk_indices};
-
-use super::{
-    OpenReferences, ZMETADATA, check_size, resolved,
-    shards::{REFERENCE, shards},
-    whole,
+use virtualize_remedy::Code;
+use virtualize_store::{Object, StoreError};
+use virtualize_zarr::{
+    Array, ChunkEntry, ChunkManifest, Codec, Node, Reference, ReferencesBuilder, Sharding, Source, SourceId,
+    node,
 };
 #[cfg(feature = "full")]
+use virtualize_zarr::{Hierarchy, chunk_indices};
+
+use super::{OpenReferences, ZMETADATA, check_size, resolved, warning, whole};
+#[cfg(feature = "full")]
 use crate::commit::failed;
-use crate::{error::Error, options::ReadOptions, sources::source_of, store::VirtualStore};
+use crate::{
+    chunks::fetch,
+    error::{ArrayError, Error},
+    options::ReadOptions,
+    sources::source_of,
+    store::VirtualStore,
+};
 
 /// The chunk tables of all arrays.
 pub(crate) enum Tables {
@@ -241,12 +247,13 @@ async fn objects(
     for (path, positions) in wanted {
         let look = |position: &usize| {
             let position = *position as u64;
-            Some(object(store.key(path, position)?, position, location, options).boxed())
+            let key = store.key(path, position)?;
+            Some(async move { Ok::<_, Error>((position, existing(location, &key, options).await?)) }.boxed())
         };
         let looks: Vec<_> = positions.iter().filter_map(look).collect();
         let mut objects = stream::iter(looks).buffered(options.store.concurrency.max(1));
-        while let Some(object) = objects.try_next().await? {
-            if let Some((position, version)) = object {
+        while let Some((position, object)) = objects.try_next().await? {
+            if let Some(version) = object.map(|object| source_of(&object)) {
                 found
                     .add(path, position, &version.url, version.size)
                     .map_err(|error| unreadable(location, path, &error))?;
@@ -262,20 +269,6 @@ async fn objects(
         }
     }
     Ok(set)
-}
-
-/// Looks up the object of a chunk. Returns position and version; `None` if the chunk is missing.
-async fn object(
-    key: String,
-    position: u64,
-    location: &str,
-    options: &ReadOptions,
-) -> Result<Option<(u64, Source)>, Error> {
-    match virtualize_store::open(&virtualize_store::below(location, &key), &options.store).await {
-        Ok(object) => Ok(Some((position, source_of(&object)))),
-        Err(StoreError::NotFound { .. }) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
 }
 
 /// Returns the name of the first metadata document of a Zarr store, and all of them by key; `None` if there is no store.
@@ -358,12 +351,21 @@ async fn nodes(
     Ok(())
 }
 
+/// Opens a file of a store; `None` if it does not exist.
+async fn existing(location: &str, key: &str, options: &ReadOptions) -> Result<Option<Arc<Object>>, Error> {
+    match virtualize_store::open(&virtualize_store::below(location, key), &options.store).await {
+        Ok(object) => Ok(Some(object)),
+        Err(StoreError::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Reads a metadata document; `None` if it does not exist.
 async fn document(location: &str, key: &str, options: &ReadOptions) -> Result<Option<Value>, Error> {
-    let object = match virtualize_store::open(&virtualize_store::below(location, key), &options.store).await {
-        Ok(object) => object,
-        Err(StoreError::NotFound { .. } | StoreError::NotAFile { .. }) => return Ok(None),
-        Err(error) => return Err(error.into()),
+    let object = match existing(location, key, options).await {
+        Err(Error::Store(StoreError::NotAFile { .. })) | Ok(None) => return Ok(None),
+        Ok(Some(object)) => object,
+        Err(error) => return Err(error),
     };
     let document = virtualize_references::parse_document(&whole(&object, options).await?);
     let failed = |reason: String| Error::References { name: virtualize_store::below(location, key), reason };
@@ -387,23 +389,21 @@ async fn records(
     for (path, files) in wanted {
         keys.extend(files.iter().map(|number| references.key(path, *number)));
     }
-    let fetches = keys.into_iter().map(|key| fetch(key, location, options).boxed());
-    let mut fetched = stream::iter(fetches.collect::<Vec<_>>()).buffered(CONCURRENCY);
-    while let Some(file) = fetched.try_next().await? {
-        if let Some((key, bytes)) = file {
+    let read_file = |key: String| async move {
+        let bytes = match existing(location, &key, options).await? {
+            Some(object) => Some(whole(&object, options).await?),
+            None => None,
+        };
+        Ok::<_, Error>((key, bytes))
+    };
+    let fetches: Vec<_> = keys.into_iter().map(|key| read_file(key).boxed()).collect();
+    let mut fetched = stream::iter(fetches).buffered(CONCURRENCY);
+    while let Some((key, bytes)) = fetched.try_next().await? {
+        if let Some(bytes) = bytes {
             read.add(&key, bytes).map_err(|error| unreadable(location, &key, &error))?;
         }
     }
     read.finish().map_err(|error| unreadable(location, ZMETADATA, &error))
-}
-
-#[cfg(feature = "full")]
-async fn fetch(key: String, location: &str, options: &ReadOptions) -> Result<Option<(String, Bytes)>, Error> {
-    match virtualize_store::open(&virtualize_store::below(location, &key), &options.store).await {
-        Ok(object) => Ok(Some((key, whole(&object, options).await?))),
-        Err(StoreError::NotFound { .. }) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
 }
 
 /// Reads manifests of a repository.
@@ -462,4 +462,132 @@ fn bounds(positions: &[u64], counts: &[u64]) -> Vec<Range<u64>> {
         }
     }
     bounds.unwrap_or_else(|| vec![0..0; counts.len()])
+}
+
+/// Bytes of a reference in memory, at most.
+const REFERENCE: u64 = 40;
+/// Maximum number of shards within each other.
+const MAX_DEPTH: usize = 4;
+
+/// Returns the position in the outermost grid of shards for each row-major position in the grid of the chunks.
+fn shards(array: &Array, positions: &[u64]) -> Vec<u64> {
+    fn outermost(array: &Array, positions: &[u64], depth: usize) -> Option<Vec<u64>> {
+        let sharding = Sharding::of(array).ok().flatten().filter(|_| depth < MAX_DEPTH)?;
+        let inner = outermost(&sharding.array, positions, depth + 1);
+        Some(inner.as_deref().unwrap_or(positions).iter().filter_map(|at| sharding.shard(*at)).collect())
+    }
+    outermost(array, positions, 0).unwrap_or_else(|| positions.to_vec())
+}
+
+/// Replaces all arrays of shards of a store. Arrays whose shards are not supported are omitted with a warning.
+///
+/// # Errors
+/// An index cannot be read, or is damaged; more references than the limit.
+pub(super) async fn expand_shards(store: &mut VirtualStore, options: &ReadOptions) -> Result<(), Error> {
+    let arrays = store.hierarchy.arrays();
+    let mut work: Vec<_> = arrays
+        .iter()
+        .filter_map(|(path, array)| Some((path.clone(), Sharding::of(array).transpose()?, 0)))
+        .collect();
+    while let Some((path, sharding, depth)) = work.pop() {
+        let sharding = match sharding {
+            Ok(sharding) if depth < MAX_DEPTH => sharding,
+            refused => {
+                let reason = refused
+                    .err()
+                    .map_or("shards are nested too deeply".to_owned(), |error| error.to_string());
+                let (parent, name) = node::split(&path);
+                if let Some(group) = store.hierarchy.root.group_mut(parent) {
+                    group.children.remove(name);
+                }
+                store.report.diagnostics.push(warning(Code::ArrayOmitted, &path, reason));
+                continue;
+            }
+        };
+        let array = chunks_of_shards(store, &path, sharding, options).await?;
+        if let Some(inner) = Sharding::of(&array).transpose() {
+            work.push((path.clone(), inner, depth + 1));
+        }
+        let (parent, name) = node::split(&path);
+        if let Some(group) = store.hierarchy.root.group_mut(parent) {
+            group.children.insert(name.to_owned(), Node::Array(Box::new(array)));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the array of the chunks in the shards of an array.
+async fn chunks_of_shards(
+    store: &VirtualStore,
+    path: &str,
+    sharding: Sharding,
+    options: &ReadOptions,
+) -> Result<Array, Error> {
+    let name = store.name();
+    let failed = |error: ArrayError| Error::of_array(name, path, error);
+    let Some(array) = store.hierarchy.array(path) else { return Ok(sharding.array) };
+    let short = |position: u64| {
+        failed(ArrayError::invalid(format!(
+            "shard {position} has no valid index: it is damaged, or was replaced"
+        )))
+    };
+    let mut indices: Vec<(SourceId, ReferencesBuilder)> = Vec::new();
+    for (position, entry) in array.chunks.iter() {
+        let ChunkEntry::Reference(shard) = entry else { continue };
+        let index = sharding.index(shard).ok_or_else(|| short(position))?;
+        if indices.last().is_none_or(|(source, _)| *source != index.source) {
+            indices.push((index.source, ReferencesBuilder::default()));
+        }
+        if let Some((_, column)) = indices.last_mut() {
+            column.push(position, index.offset, index.length);
+        }
+    }
+    let references = indices.into_iter().flat_map(|(source, column)| column.finish(source)).collect();
+    let manifest = ChunkManifest { references, ..ChunkManifest::default() };
+    let located = Array { chunks: manifest, ..sharding.array.clone() };
+    let indices =
+        fetch(store, &located, options.limits.metadata_bytes, &options.store).await.map_err(failed)?;
+    let mut count = 0_u64;
+    let mut found = sharding.array.clone();
+    let mut columns = BTreeMap::<SourceId, ReferencesBuilder>::new();
+    for (position, entry) in array.chunks.iter() {
+        let shard = match &entry {
+            ChunkEntry::Reference(shard) => *shard,
+            ChunkEntry::Inline(bytes) => {
+                Reference { source: SourceId(0), offset: 0, length: bytes.len() as u64 }
+            }
+        };
+        let index = match &entry {
+            ChunkEntry::Reference(_) => indices.get(&position).cloned(),
+            ChunkEntry::Inline(bytes) => sharding.index(shard).and_then(|index| slice(bytes, index)),
+        };
+        let listed = index.and_then(|index| {
+            let length = index.len().checked_sub(if sharding.has_checksum() { 4 } else { 0 })?;
+            let checksum = Codec::Checksum { name: "crc32c", is_at_end: true };
+            let codecs: &[Codec] = if sharding.has_checksum() { &[checksum] } else { &[] };
+            let entries = virtualize_codec::decode_exact(codecs, &index, length).ok()?;
+            sharding.chunks(position, shard, &entries)
+        });
+        for (at, reference) in listed.ok_or_else(|| short(position))? {
+            count = count.saturating_add(1);
+            match &entry {
+                ChunkEntry::Reference(_) => {
+                    columns.entry(reference.source).or_default().push(at, reference.offset, reference.length);
+                }
+                ChunkEntry::Inline(bytes) => {
+                    found.chunks.inline.extend(slice(bytes, reference).map(|bytes| (at, bytes)));
+                }
+            }
+        }
+        check_size(name, count.saturating_mul(REFERENCE), options)?;
+    }
+    found.chunks.references =
+        columns.into_iter().flat_map(|(source, column)| column.finish(source)).collect();
+    Ok(found)
+}
+
+fn slice(bytes: &Bytes, within: Reference) -> Option<Bytes> {
+    let start = usize::try_from(within.offset).ok()?;
+    let end = start.checked_add(usize::try_from(within.length).ok()?)?;
+    (end <= bytes.len()).then(|| bytes.slice(start..end))
 }

@@ -9,6 +9,7 @@ use std::{
 
 use bytes::Bytes;
 use futures::{StreamExt, stream};
+use serde::Serialize;
 use serde_json::{Value, json};
 use virtualize_bytes::{ByteRange, ReadRanges};
 use virtualize_codec::CodecFailure;
@@ -570,7 +571,7 @@ pub struct ValidationReport {
 }
 
 /// A validated source or array.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Checked {
     /// Url of the source, or path of the array without a leading slash.
     pub name: String,
@@ -592,15 +593,7 @@ impl ValidationReport {
 
     /// Returns the result as JSON.
     pub fn to_json(&self) -> Value {
-        let list = |checked: &[Checked]| -> Vec<_> {
-            let one = |one: &Checked| {
-                json!({"name": one.name, "chunks": one.chunks, "decoded": one.decoded,
-                    "problems": one.problems, "listed": one.listed})
-            };
-            checked.iter().map(one).collect()
-        };
-        json!({"valid": self.is_valid(), "arrays": list(&self.arrays), "sources": list(&self.sources),
-            "notes": self.notes})
+        json!({"valid": self.is_valid(), "arrays": self.arrays, "sources": self.sources, "notes": self.notes})
     }
 }
 
