@@ -152,10 +152,6 @@ fn array<'a>(hierarchy: &'a Hierarchy, path: &str) -> Option<&'a Array> {
     hierarchy.array(path).filter(|_| is_path(path))
 }
 
-fn is_node(hierarchy: &Hierarchy, path: &str) -> bool {
-    group(hierarchy, path).is_some() || array(hierarchy, path).is_some()
-}
-
 /// Whether a path has no empty names, which [`Hierarchy`] ignores.
 fn is_path(path: &str) -> bool {
     path.is_empty() || path.split('/').all(|name| !name.is_empty())
@@ -164,7 +160,10 @@ fn is_path(path: &str) -> bool {
 /// Returns the node and, for a chunk, the position that a key names.
 fn place(hierarchy: &Hierarchy, key: &str) -> Option<(NodePath, Option<u64>)> {
     match split(key) {
-        (path, DOCUMENT) => is_node(hierarchy, path).then(|| (path.to_owned(), None)),
+        (path, DOCUMENT) => {
+            let is_node = group(hierarchy, path).is_some() || array(hierarchy, path).is_some();
+            is_node.then(|| (path.to_owned(), None))
+        }
         _ => chunk(hierarchy, key).map(|chunk| (chunk.path, Some(chunk.position))),
     }
 }

@@ -26,7 +26,7 @@ use crate::{
     read::read_array_within,
     references::{OpenReferences, Tables, convert, open_references, resolved},
     source_formats::{Detected, SourceFile, SourceFormat, detect, hdf5},
-    sources::{Sources, source_of},
+    sources::{Sources, head, source_of},
     store::VirtualStore,
 };
 
@@ -42,13 +42,6 @@ pub async fn open(location: &str, options: &Options) -> Result<VirtualStore, Err
     Ok(Arc::try_unwrap(store).unwrap_or_else(|store| VirtualStore::clone(&store)))
 }
 
-/// Returns whether a file begins as a JSON object does.
-pub(crate) async fn is_json(object: &Object) -> Result<bool, ReadError> {
-    let head = object.read_ranges(&[ByteRange::new(0, object.size().min(64))]).await?;
-    let first = head.iter().flatten().find(|byte| !byte.is_ascii_whitespace());
-    Ok(first == Some(&b'{'))
-}
-
 /// Maps a file that is open already.
 ///
 /// # Errors
@@ -58,10 +51,11 @@ pub(crate) async fn is_json(object: &Object) -> Result<bool, ReadError> {
 pub async fn open_object(object: Arc<Object>, options: &Options) -> Result<VirtualStore, Error> {
     let budget = Budget::new(&options.limits, options.gate.as_deref());
     budget.add_file(object.bytes());
-    let (object, sidecar) = match hdf5::is_sidecar(&Budgeted::new(object.as_ref(), &budget)).await? {
-        true => (hdf5::open_data_file(&object, &options.store).await?, Some(object)),
-        false => (object, None),
-    };
+    let (object, sidecar) =
+        match virtualize_dmrpp::is_dmrpp(&head(&Budgeted::new(object.as_ref(), &budget)).await?) {
+            true => (hdf5::open_data_file(&object, &options.store).await?, Some(object)),
+            false => (object, None),
+        };
     budget.add_file(sidecar.as_ref().map_or(0, |_| object.bytes()));
     let sources = Sources::new(object.url(), &options.store, &budget);
     sources.note(&object);
@@ -109,7 +103,13 @@ async fn read(
             Ok(files) => return Ok((SourceFile::Hdf5(files), None)),
             Err(reason) => {
                 tracing::info!("{}: no sidecar is used: {reason}", object.name());
-                unused = Some(hdf5::sidecar_not_used(&reason));
+                unused = Some(Diagnostic {
+                    severity: Severity::Info,
+                    code: Code::SidecarNotUsed,
+                    path: "/".to_owned(),
+                    message: format!("the file was read without a DMR++ sidecar: {reason}"),
+                    remedy: None,
+                });
             }
         }
         budget.go_on().map_err(|error| named(object.name(), error))?;
@@ -309,7 +309,11 @@ impl LazyStore {
         let file = virtualize_store::open(location, &options.store).await;
         let error = match &file {
             Ok(object) => match open_object(Arc::clone(object), options).await {
-                Err(error @ Error::Format { .. }) if is_json(object).await? => error,
+                Err(error @ Error::Format { .. })
+                    if head(object.as_ref()).await?.trim_ascii_start().starts_with(b"{") =>
+                {
+                    error
+                }
                 done => return done.map(|store| Arc::new(store).into()),
             },
             // Web servers list folders as pages.

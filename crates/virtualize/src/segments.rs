@@ -33,6 +33,11 @@ use virtualize_zarr::{
     node::{self, join},
 };
 
+use crate::{
+    keys::{decoded_array, with_arrays},
+    read::little_endian,
+};
+
 /// Attribute of the group that contains the segments.
 pub const ATTRIBUTE: &str = "virtualize:segments";
 
@@ -306,14 +311,6 @@ impl Combined {
         self.datasets.iter().flat_map(of_dataset).collect()
     }
 
-    /// Returns the description of the dataset that an array belongs to, and the group below which the segments are.
-    pub(crate) fn dataset_of(&self, path: &str) -> Option<(&str, &Segments)> {
-        self.arrays.get(path)?;
-        let above = node::ancestors(node::parent(path));
-        let mut found = above.filter_map(|group| self.datasets.get_key_value(group));
-        found.next().map(|(base, segments)| (base.as_str(), segments))
-    }
-
     /// Returns the dataset, and what it consists of with its chunks: `complete`.
     pub(crate) fn shown(&self, complete: &Hierarchy) -> Hierarchy {
         let mut shown = complete.clone();
@@ -388,7 +385,7 @@ fn add_groups(whole: &mut Group, path: &str, group: &Group, is_first: bool) -> R
 
 /// Returns a group without the chunks of its arrays.
 fn without_chunks(group: &Group) -> Group {
-    crate::keys::with_arrays(group, &|array| Array { chunks: ChunkManifest::default(), ..array.clone() })
+    with_arrays(group, &|array| Array { chunks: ChunkManifest::default(), ..array.clone() })
 }
 
 /// Returns whether an attribute is that of the first group if it differs between groups; others are dropped.
@@ -437,7 +434,7 @@ fn combine(
     let is_converted = segments.arrays.contains_key(path);
     let becomes_nan = is_converted && data_type.is_float();
     for other in &present {
-        if !is_converted && !is_same_type(&other.data_type, &data_type) {
+        if !is_converted && little_endian(&other.data_type) != little_endian(&data_type) {
             return Err(format!("has data types {data_type} and {}", other.data_type));
         }
         if is_converted && !holds(&data_type, &other.data_type) {
@@ -510,10 +507,6 @@ fn combine(
     Ok((array, CombinedArray { axis: Some(axis), parts }))
 }
 
-fn is_same_type(one: &DataType, other: &DataType) -> bool {
-    crate::read::little_endian(one) == crate::read::little_endian(other)
-}
-
 /// Returns a number as text.
 fn shown(element: &Bytes, data_type: &DataType) -> String {
     match read(data_type, element) {
@@ -554,8 +547,8 @@ fn missing_value(array: &Array, format: ZarrFormat) -> Option<Option<FillValue>>
 
 /// Returns the metadata of an array whose chunks are decoded. Chunks are those of the array, or as long as its longest.
 fn decoded(array: &Array, data_type: &DataType) -> Array {
-    let mut decoded = crate::keys::decoded_array(array);
-    decoded.data_type = crate::read::little_endian(data_type);
+    let mut decoded = decoded_array(array);
+    decoded.data_type = little_endian(data_type);
     if let ChunkGrid::Rectilinear(edges) = &array.chunk_grid {
         let longest = edges.iter().map(|lengths| lengths.iter().copied().max().unwrap_or(1).max(1));
         decoded.chunk_grid = ChunkGrid::Regular(longest.collect());

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use virtualize_map::{Diagnostic, Report, Severity, SourceAttribute};
 use virtualize_remedy::Code;
 use virtualize_store::{Object, Stats, StoreError};
-use virtualize_zarr::{Array, ChunkEntry, Codec, Hierarchy, NodePath, Source, SourceId, ZarrFormat};
+use virtualize_zarr::{Array, ChunkEntry, Codec, Hierarchy, NodePath, Source, SourceId, ZarrFormat, node};
 
 use crate::error::Error;
 use crate::relocate::{self, Relocation};
@@ -111,7 +111,10 @@ impl VirtualStore {
 
     /// Returns the segments of an array that consists of them, and the path of the group that contains them.
     pub fn segments_of(&self, path: &str) -> Option<(&str, &Segments)> {
-        self.combined.as_ref()?.dataset_of(path)
+        let combined = self.combined.as_ref().filter(|combined| combined.arrays.contains_key(path))?;
+        let above = node::ancestors(node::parent(path));
+        let mut found = above.filter_map(|group| combined.datasets.get_key_value(group));
+        found.next().map(|(base, segments)| (base.as_str(), segments))
     }
 
     /// Returns whether an array consists of segments.

@@ -248,7 +248,9 @@ impl MappingOptions {
             store,
             map: MapOptions {
                 format,
-                own_codecs: has_own_codecs(&self.readable_by),
+                // The codecs of the Python package `virtualize`.
+                own_codecs: !self.readable_by.is_empty()
+                    && self.readable_by.iter().all(|client| client.reader == Reader::Virtualize),
                 complex_integers: self.complex_integers,
                 inline_limit: self.inline_limit.unwrap_or(defaults.map.inline_limit),
                 ifds: self.ifd.iter().map(|path| path.0.clone()).collect(),
@@ -297,11 +299,6 @@ fn readers<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Client>, D::Error> 
     let texts = value::separated(from)?;
     let texts = texts.iter().filter(|text| !text.is_empty());
     texts.map(|text| parse_reader(text).map_err(D::Error::custom)).collect()
-}
-
-/// Whether all readers know the codecs of the Python package `virtualize`.
-fn has_own_codecs(readers: &[Client]) -> bool {
-    !readers.is_empty() && readers.iter().all(|client| client.reader == Reader::Virtualize)
 }
 
 /// Position of an image in a TIFF: its number in the main chain, then those of SubIFDs.

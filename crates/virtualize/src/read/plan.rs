@@ -426,6 +426,10 @@ impl<'p> Blocks<'p> {
             *inner.get_mut(at)? = inner.get(at + 1)?.checked_mul(stored(at + 1)?.size)?;
         }
         let mut divided = last;
+        // Whether the selected indices extend from the first to the last of the chunk.
+        let is_spanned = |part: &AxisPart<'_>| {
+            part.bounds().is_some_and(|(first, last)| first == part.base && last - first + 1 == part.size)
+        };
         while divided > 0 && is_spanned(stored(divided)?) && *inner.get(divided - 1)? <= PIECE {
             divided -= 1;
         }
@@ -477,11 +481,6 @@ impl<'p> Iterator for Blocks<'p> {
         self.next += 1;
         self.block(&at)
     }
-}
-
-/// Returns whether the selected indices extend from the first to the last of the chunk.
-fn is_spanned(part: &AxisPart<'_>) -> bool {
-    part.bounds().is_some_and(|(first, last)| first == part.base && last - first + 1 == part.size)
 }
 
 /// Number of items whose ranges are sorted together.

@@ -83,7 +83,18 @@ impl Compare<'_> {
 
     /// Compares the metadata, attributes and chunks of two arrays, after aligning their axes.
     fn arrays(&mut self, path: &str, first: &Array, second: &Array) {
-        let Aligned { first, second, .. } = self.align(path, first, second);
+        let aligned = aligned(first, second);
+        // Another order of axes is a difference within one format.
+        if aligned.is_moved && self.is_one_format {
+            let names = |array: &Array| Some(Value::from(array.dimension_names.clone()));
+            self.found.push(NodeDifference::Member {
+                path: path.to_owned(),
+                member: "order of axes".to_owned(),
+                first: names(first),
+                second: names(second),
+            });
+        }
+        let Aligned { first, second, .. } = aligned;
         let format = self.first.format;
         let (mut one, mut other) = (document(&first, format, path), document(&second, format, path));
         let counts = first.chunk_grid.counts(&first.shape);
@@ -106,21 +117,6 @@ impl Compare<'_> {
         if is_one_grid {
             self.chunks(path, &counts, &first, &second);
         }
-    }
-
-    /// Returns both arrays with the same order of axes. Another order is a difference within one format.
-    fn align<'b>(&mut self, path: &str, first: &'b Array, second: &'b Array) -> Aligned<'b> {
-        let aligned = aligned(first, second);
-        if aligned.is_moved && self.is_one_format {
-            let names = |array: &Array| Some(Value::from(array.dimension_names.clone()));
-            self.found.push(NodeDifference::Member {
-                path: path.to_owned(),
-                member: "order of axes".to_owned(),
-                first: names(first),
-                second: names(second),
-            });
-        }
-        aligned
     }
 
     /// Reports each member that has different values, with `kind` before its name.

@@ -15,7 +15,7 @@ use virtualize_references::ReferenceSet;
 use virtualize_remedy::Code;
 use virtualize_store::{Object, StoreError, StoreOptions};
 use virtualize_zarr::{
-    Array, ChunkEntry, ChunkManifest, Codec, Hierarchy, Reference, References, ReferencesBuilder, Source,
+    Array, ChunkEntry, Codec, Hierarchy, Reference, References, ReferencesBuilder, Source,
 };
 
 pub(crate) use self::tables::Tables;
@@ -214,11 +214,6 @@ fn parts<'a>(arrays: &'a [(String, &'a Array)], sources: usize) -> Vec<Vec<Part<
 }
 
 impl Part<'_> {
-    /// Returns the same part of another form of the array, if the whole array is in the source.
-    fn of_whole<'a>(&'a self, array: &'a Array) -> Part<'a> {
-        Part { array, columns: array.chunks.references.iter().collect(), ..*self }
-    }
-
     /// Returns the references of the part, except for those hidden by an inline chunk.
     fn references(&self) -> impl Iterator<Item = (u64, Reference)> {
         let inline = &self.array.chunks.inline;
@@ -279,21 +274,16 @@ fn warning(code: Code, path: &str, message: String) -> Diagnostic {
     Diagnostic { severity: Severity::Warning, code, path: format!("/{path}"), message, remedy: None }
 }
 
-/// Returns the folder or prefix of references: that of the file, or the one that contains the folder `store.zarr`.
-fn folder_of(location: &str) -> String {
+/// Returns the folder or prefix of references: that of the file, or the one that contains the folder `store.zarr`, which is
+/// a `references.json` with a `zarr.json`. Remote ones are assumed to have it.
+fn folder_of(location: &str) -> &str {
     let trimmed = location.trim_end_matches('/');
-    let trimmed =
-        trimmed.strip_suffix(&format!("/{IN_FOLDER}")).filter(|_| is_store(trimmed)).unwrap_or(trimmed);
-    match trimmed.rsplit_once('/') {
-        Some((folder, _)) => folder.to_owned(),
-        None => ".".to_owned(),
-    }
-}
-
-/// Returns whether a `references.json` belongs to a store with a `zarr.json`. Remote stores are assumed to have one.
-fn is_store(references: &str) -> bool {
-    let path = references.strip_prefix("file://").unwrap_or(references);
-    is_remote(references) || Path::new(path).parent().is_some_and(|folder| folder.join("zarr.json").exists())
+    let is_store = |folder: &&str| {
+        let path = Path::new(folder.strip_prefix("file://").unwrap_or(folder));
+        is_remote(location) || path.join("zarr.json").exists()
+    };
+    let store = trimmed.strip_suffix(IN_FOLDER).and_then(|folder| folder.strip_suffix('/')).filter(is_store);
+    store.unwrap_or(trimmed).rsplit_once('/').map_or(".", |(folder, _)| folder)
 }
 
 /// Makes urls absolute: paths become `file` urls. Relative urls are resolved against the folder of the references (as
@@ -326,7 +316,7 @@ fn from_folder(
     if let Some(folder) = &options.relative_to {
         return Ok(join(folder));
     }
-    let there = join(&folder_of(references));
+    let there = join(folder_of(references));
     if is_remote(references) {
         return Ok(there);
     }
@@ -394,25 +384,18 @@ async fn resolve_whole_files(set: &mut ReferenceSet, options: &StoreOptions) -> 
         by_array.entry(&whole.array).or_default().insert(whole.position, size);
     }
     for (path, sizes) in by_array {
-        if let Some(array) = set.hierarchy.array_mut(path) {
-            lengthen(&mut array.chunks, &sizes);
+        let Some(array) = set.hierarchy.array_mut(path) else { continue };
+        for column in std::mem::take(&mut array.chunks.references) {
+            let mut builder = ReferencesBuilder::default();
+            for (position, reference) in column.iter() {
+                let length = match sizes.get(&position) {
+                    Some(size) if (reference.offset, reference.length) == (0, 0) => *size,
+                    _ => reference.length,
+                };
+                builder.push(position, reference.offset, length);
+            }
+            array.chunks.references.extend(builder.finish(column.source));
         }
     }
     Ok(())
-}
-
-/// Sets the lengths of chunks, given by position.
-fn lengthen(chunks: &mut ChunkManifest, sizes: &BTreeMap<u64, u64>) {
-    let columns = std::mem::take(&mut chunks.references);
-    for column in columns {
-        let mut builder = ReferencesBuilder::default();
-        for (position, reference) in column.iter() {
-            let length = match sizes.get(&position) {
-                Some(size) if (reference.offset, reference.length) == (0, 0) => *size,
-                _ => reference.length,
-            };
-            builder.push(position, reference.offset, length);
-        }
-        chunks.references.extend(builder.finish(column.source));
-    }
 }

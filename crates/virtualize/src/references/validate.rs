@@ -48,10 +48,6 @@ use crate::{
 /// Number of sources that are opened at once, ahead of their validation.
 const AHEAD: usize = 8;
 
-async fn open_source(url: String, options: StoreOptions) -> Result<Arc<Object>, StoreError> {
-    virtualize_store::open(&url, &options).await
-}
-
 /// Selection of the chunks to decode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sample {
@@ -86,10 +82,11 @@ pub async fn validate(
         report.notes.push("there are no references, so nothing was compared".to_owned());
     }
     let urls: Vec<String> = hierarchy.sources.iter().map(|source| source.url.clone()).collect();
-    let own = options.store.clone();
     // For each array, chunks of its source files to which no reference leads: their number, and the first file.
     let mut unreferenced: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
-    let mut opened = stream::iter(urls).map(move |url| open_source(url, own.clone())).buffered(AHEAD);
+    let opened =
+        stream::iter(urls).map(|url| async move { virtualize_store::open(&url, &options.store).await });
+    let mut opened = opened.buffered(AHEAD);
     for (source, parts) in hierarchy.sources.iter().zip(parts(&arrays, hierarchy.sources.len())) {
         let Some(object) = opened.next().await else { break };
         let mut checked = Checked { name: source.url.clone(), ..Checked::default() };
@@ -239,9 +236,10 @@ impl Work<'_> {
         let aligned = twin.filter(|_| part.is_whole()).map(|twin| aligned(array, twin));
         if let Some(Aligned { first, second, .. }) = &aligned
             && part.is_only
-            && (part.count() > 0 || is_smaller(&first.shape, &second.shape))
             && first.shape.len() == second.shape.len()
             && first.shape != second.shape
+            // Without references to the source, a larger array may be joined of several files.
+            && (part.count() > 0 || first.shape.iter().zip(&second.shape).any(|(one, other)| one < other))
             && !starts_elsewhere(first, second)
         {
             let text = format!("shape {:?}, a direct read of the source has {:?}", first.shape, second.shape);
@@ -268,7 +266,8 @@ impl Work<'_> {
         match (aligned, self.direct) {
             (Some(Aligned { first, second, .. }), Some(direct)) if first.chunk_grid == second.chunk_grid => {
                 self.tables(&first, &second, &direct.hierarchy, found);
-                self.decode(&part.of_whole(&first), Some(&second), found).await;
+                let columns = first.chunks.references.iter().collect();
+                self.decode(&Part { array: &first, columns, ..*part }, Some(&second), found).await;
             }
             (_, Some(_)) => {
                 self.places(part, found);
@@ -380,22 +379,23 @@ impl Work<'_> {
                 Ok(None) => {}
                 Ok(Some(values)) => {
                     found.decoded += 1;
-                    let other = twin.map(|twin| (twin, position)).or_else(|| self.counterpart(&entry));
-                    if let Some((twin, at)) = other.filter(|(twin, _)| comparable(array, twin)) {
+                    // The chunk of the direct read at this position, or of the same bytes.
+                    let other = match (twin, &entry) {
+                        (Some(twin), _) => Some((twin, position)),
+                        (None, ChunkEntry::Inline(_)) => None,
+                        (None, ChunkEntry::Reference(to)) => self
+                            .known_place(to.offset)
+                            .filter(|(offset, place)| (*offset, place.length) == (to.offset, to.length))
+                            .map(|(_, place)| (place.array, place.position)),
+                    };
+                    let little = |array: &Array| array.data_type.clone().in_byte_order(Endian::Little);
+                    if let Some((twin, at)) = other.filter(|(twin, _)| little(array) == little(twin)) {
                         self.compare(array, values, twin, at, &name, found).await;
                     }
                 }
                 Err(reason) => found.problem(format!("chunk {name}: {reason}")),
             }
         }
-    }
-
-    /// Returns the chunk of the direct read that covers the same bytes of the file.
-    fn counterpart(&self, entry: &ChunkEntry<'_>) -> Option<(&Array, u64)> {
-        let ChunkEntry::Reference(reference) = entry else { return None };
-        let (offset, place) = self.known_place(reference.offset)?;
-        let is_same = (offset, place.length) == (reference.offset, reference.length);
-        is_same.then_some((place.array, place.position))
     }
 
     /// Compares the values of a chunk with those of a chunk of the direct read.
@@ -483,12 +483,6 @@ impl Values {
     }
 }
 
-/// Returns whether the elements of two arrays have the same type, except for byte order.
-fn comparable(array: &Array, twin: &Array) -> bool {
-    array.data_type.clone().in_byte_order(Endian::Little)
-        == twin.data_type.clone().in_byte_order(Endian::Little)
-}
-
 /// Returns a value in the encoding of Zarr v3, for messages.
 fn shown(value: &FillValue, data_type: &DataType) -> String {
     let json = value.to_json(data_type, ZarrFormat::V3);
@@ -514,12 +508,6 @@ fn differ(found: &mut Checked, what: &str, one: &str, other: &str) {
     if one != other {
         found.problem(format!("{what} is {one}, a direct read of the source says {other}"));
     }
-}
-
-/// Returns whether an array lacks elements of another one along an axis. Without references to the source, a larger one may
-/// be joined of several files.
-fn is_smaller(shape: &[u64], of_twin: &[u64]) -> bool {
-    shape.iter().zip(of_twin).any(|(one, other)| one < other)
 }
 
 /// Returns the values that readers take for missing, except for NaN.

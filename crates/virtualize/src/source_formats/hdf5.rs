@@ -10,8 +10,7 @@ use virtualize_map::hdf5::{
     DatasetKey, HeapTask, HeapValues, NumberedFiles, OtherFile, OtherFiles, flatten, heap_tasks, link_files,
     map_file_among, numbered_files, resolve_extents, virtual_source_files,
 };
-use virtualize_map::{Diagnostic, MapOptions, Mapped, Severity};
-use virtualize_remedy::Code;
+use virtualize_map::{MapOptions, Mapped};
 use virtualize_store::{Object, StoreOptions};
 use virtualize_zarr::{Source, SourceId};
 
@@ -270,11 +269,6 @@ pub(super) async fn read(
     }
 }
 
-/// Returns whether a file is a sidecar.
-pub(crate) async fn is_sidecar(file: &Budgeted<'_>) -> Result<bool, ReadError> {
-    Ok(virtualize_dmrpp::is_dmrpp(&head(file).await?))
-}
-
 /// Opens the data file of a sidecar, which is next to it.
 pub(crate) async fn open_data_file(sidecar: &Object, options: &StoreOptions) -> Result<Arc<Object>, Error> {
     let url = sidecar.url().strip_suffix(SIDECAR).ok_or_else(|| {
@@ -285,15 +279,4 @@ pub(crate) async fn open_data_file(sidecar: &Object, options: &StoreOptions) -> 
         ReadError::new(ReadErrorKind::Invalid, problem)
     })?;
     Ok(virtualize_store::open(url, options).await?)
-}
-
-/// Reports that a sidecar was not used.
-pub(crate) fn sidecar_not_used(reason: &str) -> Diagnostic {
-    Diagnostic {
-        severity: Severity::Info,
-        code: Code::SidecarNotUsed,
-        path: "/".to_owned(),
-        message: format!("the file was read without a DMR++ sidecar: {reason}"),
-        remedy: None,
-    }
 }

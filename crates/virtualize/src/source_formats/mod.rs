@@ -150,7 +150,10 @@ fn describe(head: &[u8]) -> String {
     if head.get(257..262) == Some(b"ustar") {
         return "looks like a tar archive".to_owned();
     }
-    text_like(head).unwrap_or_else(|| format!("it starts with {}", hex(head)))
+    text_like(head).unwrap_or_else(|| {
+        let bytes: Vec<_> = head.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        format!("it starts with {}", bytes.join(" "))
+    })
 }
 
 /// Describes a text file; `None` for any other.
@@ -172,10 +175,6 @@ fn text_like(head: &[u8]) -> Option<String> {
         return None;
     };
     Some(format!("looks like {name}"))
-}
-
-fn hex(head: &[u8]) -> String {
-    head.iter().take(8).map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
