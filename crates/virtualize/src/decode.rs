@@ -315,20 +315,15 @@ pub(crate) fn copy(
         [Dim::Even { count, from: step, to: stride }] if *step == element && *stride == element => {
             run((source, from), (target, to), count.checked_mul(element)?)
         }
-        [Dim::Even { count, from: step, to: stride }] => {
+        [Dim::Even { count, from: step, to: stride }] if matches!(element, 1 | 2 | 4 | 8) => {
             let steps = Steps { count: *count, from: *step, to: *stride };
-            match element {
-                1 => strided::<1>(steps, source.get(from..)?, target.get_mut(to..)?),
-                2 => strided::<2>(steps, source.get(from..)?, target.get_mut(to..)?),
-                4 => strided::<4>(steps, source.get(from..)?, target.get_mut(to..)?),
-                8 => strided::<8>(steps, source.get(from..)?, target.get_mut(to..)?),
-                _ => each(
-                    dims,
-                    |dims, from, to| copy(dims, element, (source, from), (&mut *target, to)),
-                    from,
-                    to,
-                ),
-            }
+            let copy = match element {
+                1 => strided::<1>,
+                2 => strided::<2>,
+                4 => strided::<4>,
+                _ => strided::<8>,
+            };
+            copy(steps, source.get(from..)?, target.get_mut(to..)?)
         }
         _ => each(dims, |dims, from, to| copy(dims, element, (source, from), (&mut *target, to)), from, to),
     }

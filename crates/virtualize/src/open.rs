@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use futures::StreamExt;
@@ -26,7 +26,7 @@ use crate::{
     read::read_array_within,
     references::{OpenReferences, Tables, convert, open_references, resolved},
     source_formats::{Detected, SourceFile, SourceFormat, detect, hdf5},
-    sources::{Sources, head, source_of},
+    sources::{Sources, head, lock, source_of},
     store::VirtualStore,
 };
 
@@ -92,7 +92,7 @@ async fn read(
     sources: &Sources<'_>,
     options: &Options,
 ) -> Result<(SourceFile, Option<Diagnostic>), Error> {
-    let budget = sources.budget();
+    let budget = sources.budget;
     let format = match detect(&Budgeted::new(object.as_ref(), budget)).await? {
         Detected::Known(format) => format,
         Detected::Unknown(found) => return Err(Error::Format { name: object.name().to_owned(), found }),
@@ -129,7 +129,7 @@ async fn read_values(
     sources: &Sources<'_>,
     options: &Options,
 ) -> Result<(), ReadError> {
-    let budget = sources.budget();
+    let budget = sources.budget;
     let SourceFile::Hdf5(files) = &*file else { return Ok(()) };
     let tasks = files.heap_tasks(&source_of(object), &options.map, budget);
     let own = Budgeted::new(object.as_ref(), budget);
@@ -158,7 +158,7 @@ async fn map(
     sources: &Sources<'_>,
     options: &Options,
 ) -> Result<Mapped, ReadError> {
-    let budget = sources.budget();
+    let budget = sources.budget;
     let mut mapped = file.map(source_of(object), &options.map, budget);
     budget.go_on()?;
     let urls: Vec<String> = mapped.hierarchy.sources.iter().map(|source| source.url.clone()).collect();
@@ -395,14 +395,14 @@ impl LazyStore {
     pub async fn complete(&self) -> Result<Arc<VirtualStore>, Error> {
         let Some(parts) = &self.parts else { return Ok(Arc::clone(&self.metadata)) };
         let _busy = parts.busy.lock().await;
-        if let Some(complete) = parts.kept().complete.clone() {
+        if let Some(complete) = lock(&parts.kept).complete.clone() {
             return Ok(complete);
         }
         let all = parts.tables.complete(parts.raw.clone(), false, &parts.location, &parts.reading).await?;
         let mut complete = in_format(all, false, &parts.options).await?;
         complete.combine_segments();
         let complete = Arc::new(complete.checked(parts.options.strict)?);
-        parts.kept().complete = Some(Arc::clone(&complete));
+        lock(&parts.kept).complete = Some(Arc::clone(&complete));
         Ok(complete)
     }
 
@@ -415,7 +415,7 @@ impl LazyStore {
         interrupt: Option<&Interrupt>,
     ) -> Result<Arc<VirtualStore>, Error> {
         let Some(parts) = &self.parts else { return Ok(Arc::clone(&self.metadata)) };
-        if let Some(complete) = parts.kept().complete.clone() {
+        if let Some(complete) = lock(&parts.kept).complete.clone() {
             return Ok(complete);
         }
         let numbers = parts.tables.parts(path, Some(&positions()));
@@ -431,14 +431,10 @@ impl LazyStore {
 }
 
 impl Parts {
-    fn kept(&self) -> std::sync::MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns a store with one array, which has the chunks of some parts of its table.
     async fn read(&self, path: &str, numbers: Vec<usize>) -> Result<Arc<VirtualStore>, Error> {
         let _busy = self.busy.lock().await;
-        if let Some(found) = self.kept().find(path, &numbers) {
+        if let Some(found) = lock(&self.kept).find(path, &numbers) {
             return Ok(found);
         }
         let wanted = [(path.to_owned(), numbers)];
@@ -452,7 +448,7 @@ impl Parts {
             self.tables.parts(&path, Some(&found)) == numbers
         };
         if !self.tables.is_native() || is_whole() {
-            self.kept().keep(path, numbers, &store);
+            lock(&self.kept).keep(path, numbers, &store);
         }
         Ok(store)
     }

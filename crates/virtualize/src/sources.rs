@@ -132,9 +132,11 @@ impl Open {
 
 /// The files that the file at `own` refers to.
 pub(crate) struct Sources<'a> {
-    own: &'a str,
+    /// Url of the file that refers to the others.
+    pub(crate) own: &'a str,
     options: &'a StoreOptions,
-    budget: &'a Budget<'a>,
+    /// The memory that all these files may take.
+    pub(crate) budget: &'a Budget<'a>,
     /// Version of each file when it was first opened, by url; `None` if it does not exist.
     versions: Mutex<BTreeMap<String, Option<Source>>>,
     /// Urls of files whose servers send them only as a whole, with their names.
@@ -168,11 +170,6 @@ impl<'a> Sources<'a> {
         }
     }
 
-    /// Returns the url of the file that refers to the others.
-    pub(crate) fn own(&self) -> &'a str {
-        self.own
-    }
-
     /// Returns the urls and names of the files of which readers cannot read ranges.
     pub(crate) fn whole(&self) -> BTreeMap<String, String> {
         lock(&self.whole).clone()
@@ -183,11 +180,6 @@ impl<'a> Sources<'a> {
         if !object.supports_ranges() {
             lock(&self.whole).insert(object.url().to_owned(), object.name().to_owned());
         }
-    }
-
-    /// Returns the memory that all these files may take.
-    pub(crate) fn budget(&self) -> &'a Budget<'a> {
-        self.budget
     }
 
     /// Opens a file and checks that it is the version that was opened first.
@@ -222,8 +214,13 @@ impl<'a> Sources<'a> {
     /// # Errors
     /// A file changed since it was first opened.
     pub(crate) async fn versions(&self, urls: Vec<String>) -> Result<Vec<Result<Source, String>>, ReadError> {
-        let mut opened =
-            Box::pin(self.several(urls.into_iter().map(|url| async move { self.version(&url).await })));
+        let version = |url: String| async move {
+            match self.known(&url) {
+                Some(version) => Ok(version),
+                None => self.open(&url).await.map(|object| source_of(&object)),
+            }
+        };
+        let mut opened = Box::pin(self.several(urls.into_iter().map(version)));
         let mut versions = Vec::new();
         while let Some(version) = opened.next().await {
             versions.push(match version {
@@ -233,13 +230,6 @@ impl<'a> Sources<'a> {
             });
         }
         Ok(versions)
-    }
-
-    async fn version(&self, url: &str) -> Result<Source, Unopened> {
-        match self.known(url) {
-            Some(version) => Ok(version),
-            None => self.open(url).await.map(|object| source_of(&object)),
-        }
     }
 
     /// Checks that no file changed since it was first opened, as far as this takes no requests. Reads of remote files
@@ -310,7 +300,7 @@ fn changed(name: &str, why: &str) -> ReadError {
     ReadError::new(ReadErrorKind::Changed, format!("{name} changed while it was read: {why}"))
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -346,8 +336,8 @@ mod tests {
         assert!(matches!(block_on(sources.open(&url(&path(0)))), Err(Unopened::Changed(_))));
         let error = block_on(sources.verify()).unwrap_err();
         assert!(error.to_string().contains("changed while it was read"), "{error}");
-        let version = block_on(sources.version(&url(&path(0)))).unwrap();
-        assert_eq!(version.size, 3, "the version is that of the first opening");
+        let versions = block_on(sources.versions(vec![url(&path(0))])).unwrap();
+        assert_eq!(versions[0].as_ref().unwrap().size, 3, "the version is that of the first opening");
         std::fs::remove_dir_all(folder).unwrap();
     }
 

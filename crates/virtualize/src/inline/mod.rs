@@ -132,7 +132,7 @@ impl Make<'_> {
         hierarchy: &mut Hierarchy,
         failed: &mut BTreeMap<NodePath, String>,
     ) -> Result<(), ReadError> {
-        let budget = self.maker.sources.budget();
+        let budget = self.maker.sources.budget;
         let (mut tasks, mut jobs) = (tasks.into_iter(), FuturesOrdered::new());
         loop {
             while jobs.len() < self.workers.jobs()
@@ -183,7 +183,7 @@ async fn variable(
 ) -> Result<Bytes, Failure> {
     let array = hierarchy.array(&task.array).ok_or_else(|| Failure::chunk(NO_ARRAY))?;
     let elements = variable::chunk(maker, &task.content, fetched).await?;
-    let text = variable::encode(&array.codecs, &elements, maker.sources.budget().left())?;
+    let text = variable::encode(&array.codecs, &elements, maker.sources.budget.left())?;
     assemble::encode(&array.codecs, text)
 }
 
@@ -339,7 +339,7 @@ impl ChunkMaker<'_> {
             SourceId(0) => self.own.read_ranges(ranges).await.map_err(Failure::Read),
             other => {
                 let object = self.open(other).await?;
-                let budgeted = Budgeted::new(object.as_ref(), self.sources.budget());
+                let budgeted = Budgeted::new(object.as_ref(), self.sources.budget);
                 budgeted.read_ranges(ranges).await.map_err(Failure::of_other_read)
             }
         }

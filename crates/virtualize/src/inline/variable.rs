@@ -77,7 +77,7 @@ impl ChunkMaker<'_> {
             return read.map_err(failed);
         }
         let elements = virtualize_hdf5::resolve_elements(reader, self.limits, file, datatype, raw).await;
-        let most = self.sources.budget().left();
+        let most = self.sources.budget.left();
         let mut length = 0_u64;
         let bytes_of = |element: Element| {
             let text = match (element, references) {
@@ -154,7 +154,7 @@ async fn read(maker: &ChunkMaker<'_>, task: &HeapTask) -> Result<HeapValues, Fai
     let mut elements = assemble::chunk(maker.limits, shape, background, pieces, &fetched)?;
     elements.extend_from_slice(&task.fill);
     let held = elements.len() as u64;
-    maker.sources.budget().take("elements of variable length", held).map_err(Failure::Read)?;
+    maker.sources.budget.take("elements of variable length", held).map_err(Failure::Read)?;
     let mut values = vec![Vec::new(); task.pointers.len()];
     for (at, pointer) in task.pointers.iter().enumerate() {
         if values.get(at).is_some_and(Vec::is_empty) {

@@ -21,8 +21,8 @@ use futures::{
 use tokio::runtime::Handle;
 use virtualize_zarr::Array;
 
-use super::{ArrayReader, AxisSelection, Plan, Selection, Stored, run::lock};
-use crate::{chunks::interruptible, error::ArrayError};
+use super::{ArrayReader, AxisSelection, Plan, Selection, Stored};
+use crate::{chunks::interruptible, error::ArrayError, sources::lock};
 
 /// Selections with longer lists of indices are not remembered.
 const MAX_INDICES: usize = 1 << 12;

@@ -16,12 +16,12 @@ use virtualize_zarr::{Array, ChunkGrid, chunk_position};
 use super::{
     ArrayReader, AxisSelection, ChunkAddress, Selection,
     place::{background, variable_fill},
-    run::lock,
     selection,
 };
 use crate::{
     error::{ArrayError, Error},
     segments::{CombinedArray, Part},
+    sources::lock,
 };
 
 /// Maximum number of segments that are read at once.

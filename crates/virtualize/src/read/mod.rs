@@ -32,14 +32,14 @@ use self::{
     elements::Elements,
     place::{Place, PlaceVariable, Reading},
     plan::{Part, Plan, Stored},
-    run::{Scratch, Work, lock},
+    run::{Scratch, Work},
 };
 use crate::{
     chunks::{Files, Interrupt, fetch},
     decode,
     error::{ArrayError, Error},
     open::LazyStore,
-    sources::Pool,
+    sources::{Pool, lock},
     store::VirtualStore,
 };
 

@@ -9,12 +9,13 @@ use super::{
     ahead::Cache,
     elements::Elements,
     plan::{Part, Picked, Plan, Stored},
-    run::{self, Scratch, Work, lock, read_now},
+    run::{self, Scratch, Work, read_now},
     selection::{AxisPart, Steps},
 };
 use crate::{
     decode::{self, Dim, copy, each, fill, merged},
     error::ArrayError,
+    sources::lock,
 };
 
 /// Places elements of fixed size.

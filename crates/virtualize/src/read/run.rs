@@ -28,6 +28,7 @@ use super::{
 use crate::{
     chunks::{Files, interruptible},
     error::ArrayError,
+    sources::lock,
 };
 
 /// Work on stored bytes. Receives an item with its bytes, or the reason why they could not be read.
@@ -272,10 +273,6 @@ where
     }
     drop(helpers);
     lock(&shared.failed).take().map_or(Ok(()), Err)
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A connection transfers the bytes of a gap in a few milliseconds, which is less than the latency of a request.

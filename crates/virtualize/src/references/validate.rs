@@ -108,8 +108,7 @@ pub async fn validate(
                 }
                 let direct = direct(&object, hierarchy, options, &mut report.notes).await;
                 let known = OnceLock::new();
-                let work =
-                    Work { hierarchy, object: &object, direct: direct.as_ref(), known: &known, sample };
+                let work = Work { hierarchy, object: &object, direct: direct.as_ref(), known, sample };
                 for part in &parts {
                     checked.chunks += part.count();
                     if let Some(found) = report.arrays.get_mut(part.at) {
@@ -223,7 +222,7 @@ struct Work<'a> {
     object: &'a Arc<Object>,
     direct: Option<&'a VirtualStore>,
     /// Chunks of the direct read, built on first use.
-    known: &'a OnceLock<Places<'a>>,
+    known: OnceLock<Places<'a>>,
     sample: Sample,
 }
 

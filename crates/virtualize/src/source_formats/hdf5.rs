@@ -81,7 +81,7 @@ impl Files {
         }
         let name = object.name().rsplit('/').next().unwrap_or_default();
         let data = DataFile { name, size: object.bytes() };
-        let source = Budgeted::new(sidecar.as_ref(), sources.budget());
+        let source = Budgeted::new(sidecar.as_ref(), sources.budget);
         let file = virtualize_dmrpp::read(&source, data, limits).await;
         let file = file.map_err(|error| format!("{}: {error}", sidecar.name()))?;
         sidecar.verify().map_err(|error| error.to_string())?;
@@ -98,9 +98,9 @@ impl Files {
             numbered: BTreeSet::new(),
             found: OtherFiles::default(),
         };
-        search.add(&self.file, sources.own());
+        search.add(&self.file, sources.own);
         self.others = search.run().await;
-        resolve_extents(&mut self.file, sources.own(), &mut self.others, sources.budget());
+        resolve_extents(&mut self.file, sources.own, &mut self.others, sources.budget);
     }
 
     pub(super) fn has_related(&self) -> bool {
@@ -181,7 +181,7 @@ impl Search<'_> {
 
     /// Reads all requested files concurrently.
     async fn read_wanted(&mut self) {
-        let own = self.sources.own();
+        let own = self.sources.own;
         let mut wanted = std::mem::take(&mut self.wanted);
         wanted.retain(|url| url != own && !self.found.files.contains_key(url));
         let room = FILES.saturating_sub(self.found.files.len());
@@ -219,7 +219,7 @@ impl Search<'_> {
     }
 
     fn is_read(&self, url: &str) -> bool {
-        url == self.sources.own() || matches!(self.found.files.get(url), Some(OtherFile::Read(..)))
+        url == self.sources.own || matches!(self.found.files.get(url), Some(OtherFile::Read(..)))
     }
 }
 
@@ -238,7 +238,7 @@ async fn read_other(url: &str, sources: &Sources<'_>, options: &Options) -> Othe
         Ok(false) => return OtherFile::Refused("not an HDF5 file".to_owned()),
         Err(error) => return OtherFile::Refused(error.to_string()),
     }
-    match read(&object, options, sources.budget()).await {
+    match read(&object, options, sources.budget).await {
         Ok(file) => OtherFile::Read(Box::new(file), source_of(&object)),
         Err(error) => OtherFile::Refused(format!("{}: {error}", object.name())),
     }

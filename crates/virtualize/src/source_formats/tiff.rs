@@ -54,7 +54,7 @@ impl Files {
         if !options.map.ifds.is_empty() {
             return;
         }
-        let urls = ome_files(&self.file, sources.own());
+        let urls = ome_files(&self.file, sources.own);
         let reads = urls.into_iter().enumerate().map(|(at, url)| async move {
             let other = match at < FILES {
                 true => read_other(&url, sources, options).await.unwrap_or_else(OtherTiff::Refused),
@@ -68,8 +68,8 @@ impl Files {
     /// Finds the sidecars of the file in the order of [`sidecar_names`], and reads them. A remote file has none unless
     /// `options` say so.
     async fn sidecars(&mut self, sources: &Sources<'_>, options: &Options) -> Vec<Sidecar> {
-        let Some((folder, name)) = sources.own().rsplit_once('/') else { return Vec::new() };
-        let listed = match sources.own().starts_with("file:") {
+        let Some((folder, name)) = sources.own.rsplit_once('/') else { return Vec::new() };
+        let listed = match sources.own.starts_with("file:") {
             true => virtualize_store::names_in(folder, LISTED),
             false if options.sidecars => None,
             false => return Vec::new(),
@@ -123,8 +123,7 @@ async fn read_sidecar(url: &str, kind: SidecarKind, sources: &Sources<'_>) -> Re
     if size > LARGEST {
         return Err(format!("it has {size} bytes, expected at most {LARGEST}"));
     }
-    let bytes =
-        Budgeted::new(object.as_ref(), sources.budget()).read_ranges(&[ByteRange::new(0, size)]).await;
+    let bytes = Budgeted::new(object.as_ref(), sources.budget).read_ranges(&[ByteRange::new(0, size)]).await;
     let bytes = bytes.map_err(|error| error.to_string())?.pop().unwrap_or_default();
     Ok(Some(match std::str::from_utf8(&bytes) {
         Ok(text) => text.to_owned(),
@@ -139,7 +138,7 @@ async fn read_other(url: &str, sources: &Sources<'_>, options: &Options) -> Resu
     if !virtualize_tiff::is_tiff(&head) {
         return Err("not a TIFF file".to_owned());
     }
-    match Files::read(&object, options, sources.budget()).await {
+    match Files::read(&object, options, sources.budget).await {
         Ok(files) => Ok(OtherTiff::Read(files.file, source_of(&object))),
         Err(error) => Err(format!("{}: {error}", object.name())),
     }
