@@ -114,7 +114,7 @@ fn of_store(
             Err(error) => work.answer(number, Err(error)),
         }
     }
-    let done = run::run(items.into_iter(), extent, files, &work);
+    let done = run::run(Box::new(items.into_iter()), extent, files, &work);
     let answer = |answer: OnceLock<Answer>| match (&done, answer.into_inner()) {
         (Ok(()), Some(answer)) => answer,
         (Err(error), _) => Err(error.clone()),

@@ -31,7 +31,7 @@ use self::{
     batches::Request,
     elements::Elements,
     place::{Place, PlaceVariable, Reading},
-    plan::{Part, Plan, Stored},
+    plan::{Part, Parts, Plan, Stored},
     run::{Scratch, Work},
 };
 use crate::{
@@ -490,11 +490,7 @@ impl ArrayReader {
         let note = |error| self.note(path, error);
         let reading = self.reading(path, &note);
         let place = Place::new(&plan, self.elements(array)?, selection.lengths()?, out, reading)?;
-        let cached = |part: &mut Part<'_>| {
-            part.cached = self.cache.as_ref().and_then(|cache| cache.get(path, part.position));
-            part.cached.is_some()
-        };
-        self.run(store, &plan, plan.parts(), &place, cached)
+        self.run(store, path, plan.parts(), &place)
     }
 
     fn variable(
@@ -514,7 +510,7 @@ impl ArrayReader {
         let note = |error| self.note(path, error);
         let reading = self.reading(path, &note);
         let place = PlaceVariable::new(&plan, selection.lengths()?, self.most, reading)?;
-        self.run(store, &plan, plan.whole_parts(), &place, |_| false)?;
+        self.run(store, path, plan.whole_parts(), &place)?;
         Ok(place.into_elements())
     }
 
@@ -522,24 +518,28 @@ impl ArrayReader {
         Reading { path, cache: self.cache.as_deref(), missing: self.missing.as_ref().map(|_| note) }
     }
 
-    fn run<'p, W: Work<Part<'p>>>(
+    /// Runs the work on the parts of a plan, except for reading those that are in the cache.
+    fn run<'p>(
         &self,
         store: &VirtualStore,
-        plan: &Plan<'_>,
-        parts: impl Iterator<Item = Result<Part<'p>, ArrayError>> + Send,
-        work: &W,
-        cached: impl Fn(&mut Part<'p>) -> bool + Sync,
+        path: &str,
+        parts: Parts<'p>,
+        work: &dyn Work<Part<'p>>,
     ) -> Result<(), ArrayError> {
-        let placed = |mut part: Part<'p>| {
+        let placed = |part: Result<Part<'p>, ArrayError>| {
+            let mut part = part?;
             let place = match part.bytes {
                 Stored::At(place) => Some(place),
                 Stored::Missing | Stored::Inline(_) => None,
             };
-            let is_cached = place.is_some() && !part.is_plain && cached(&mut part);
-            (part, place.filter(|_| !is_cached))
+            if let (Some(cache), Some(_), false) = (&self.cache, place, part.is_plain) {
+                part.cached = cache.get(path, part.position);
+            }
+            let place = place.filter(|_| part.cached.is_none());
+            Ok((part, place))
         };
-        let extent = plan.extent(self.is_local(store, plan.array));
-        run::run(parts.map(|part| part.map(placed)), extent, self.files(store), work)
+        let extent = parts.plan.extent(self.is_local(store, parts.plan.array));
+        run::run(Box::new(parts.map(placed)), extent, self.files(store), work)
     }
 
     /// Returns whether all chunks of an array can be read without waiting.

@@ -227,7 +227,7 @@ impl<'a> Plan<'a> {
 
 /// The parts of a plan, in row-major order of their chunks.
 pub(super) struct Parts<'p> {
-    plan: &'p Plan<'p>,
+    pub(super) plan: &'p Plan<'p>,
     /// Number of the next touched chunk.
     next: u64,
     /// Number of the next point.
@@ -508,16 +508,20 @@ pub(super) struct Merging {
 /// core.
 pub(super) const LOCAL: Merging = Merging { gap: 4 << 10, longest: 256 << 10 };
 
+/// Items with their locations in files.
+pub(super) type Items<'i, P> =
+    Box<dyn Iterator<Item = Result<(P, Option<Reference>), ArrayError>> + Send + 'i>;
+
 /// Forms batches of items.
-pub(super) struct Batches<P, I> {
-    items: I,
+pub(super) struct Batches<'i, P> {
+    items: Items<'i, P>,
     /// Items in descending order of their places.
     window: Vec<(P, Option<Reference>)>,
     merging: Merging,
 }
 
-impl<P, I: Iterator<Item = Result<(P, Option<Reference>), ArrayError>>> Batches<P, I> {
-    pub(super) fn new(items: I, merging: Merging) -> Self {
+impl<'i, P> Batches<'i, P> {
+    pub(super) fn new(items: Items<'i, P>, merging: Merging) -> Self {
         Self { items, window: Vec::new(), merging }
     }
 

@@ -19,11 +19,11 @@ use futures::{
 use virtualize_bytes::ByteRange;
 use virtualize_codec::Scratch as CodecScratch;
 use virtualize_store::Object;
-use virtualize_zarr::{Reference, SourceId};
+use virtualize_zarr::SourceId;
 
 use super::{
     elements::Kept,
-    plan::{Batch, Batches, LOCAL, Merging},
+    plan::{Batch, Batches, Items, LOCAL, Merging},
 };
 use crate::{
     chunks::{Files, interruptible},
@@ -64,20 +64,15 @@ pub(super) struct Scratch {
 }
 
 /// What the threads of a run share.
-pub(super) struct Shared<'a, P, I, W> {
-    batches: Mutex<Batches<P, I>>,
+pub(super) struct Shared<'a, P> {
+    batches: Mutex<Batches<'a, P>>,
     files: Files<'a>,
-    work: &'a W,
+    work: &'a dyn Work<P>,
     failed: Mutex<Option<ArrayError>>,
     stopped: AtomicBool,
 }
 
-impl<P, I, W> Shared<'_, P, I, W>
-where
-    P: Send,
-    I: Iterator<Item = Result<(P, Option<Reference>), ArrayError>> + Send,
-    W: Work<P>,
-{
+impl<P: Send> Shared<'_, P> {
     /// Returns the next batch; `None` after the last, or if the run stops.
     pub(super) fn next(&self) -> Option<Batch<P>> {
         if self.is_stopped() || self.is_interrupted() {
@@ -246,12 +241,12 @@ impl Extent {
 ///
 /// # Errors
 /// The first error of the work; a file that changed.
-pub(super) fn run<P, I, W>(items: I, extent: Extent, files: Files<'_>, work: &W) -> Result<(), ArrayError>
-where
-    P: Send,
-    I: Iterator<Item = Result<(P, Option<Reference>), ArrayError>> + Send,
-    W: Work<P>,
-{
+pub(super) fn run<P: Send>(
+    items: Items<'_, P>,
+    extent: Extent,
+    files: Files<'_>,
+    work: &dyn Work<P>,
+) -> Result<(), ArrayError> {
     let threads = extent.threads();
     let shared = Shared {
         batches: Mutex::new(Batches::new(items, extent.merging(threads))),
@@ -284,12 +279,7 @@ const IN_FLIGHT: u64 = 64 << 20;
 type Fetched<P> = (Batch<P>, Result<bytes::Bytes, ArrayError>);
 
 /// Fetches and works on all batches, with the help of other threads.
-fn run_remotely<P, I, W>(shared: &Shared<'_, P, I, W>, helpers: usize)
-where
-    P: Send,
-    I: Iterator<Item = Result<(P, Option<Reference>), ArrayError>> + Send,
-    W: Work<P>,
-{
+fn run_remotely<P: Send>(shared: &Shared<'_, P>, helpers: usize) {
     let queue = Queue::new();
     let consume = |(batch, bytes): Fetched<P>, scratch: &mut Scratch| {
         let length = batch.span.length;
@@ -320,16 +310,12 @@ where
 }
 
 /// Fetches all batches. Works on batches itself if nobody helps, or the others are too slow.
-async fn fetch<P, I, W>(
-    shared: &Shared<'_, P, I, W>,
+async fn fetch<P: Send>(
+    shared: &Shared<'_, P>,
     queue: &Queue<Fetched<P>>,
     has_help: bool,
     consume: &mut dyn FnMut(Fetched<P>),
-) where
-    P: Send,
-    I: Iterator<Item = Result<(P, Option<Reference>), ArrayError>> + Send,
-    W: Work<P>,
-{
+) {
     let concurrency = shared.files.options.concurrency.max(1);
     let opening = Opening::default();
     let mut requests = FuturesUnordered::new();
