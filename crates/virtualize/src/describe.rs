@@ -6,7 +6,7 @@ use virtualize_remedy::Notation;
 use virtualize_zarr::{
     Array, ChunkEntry, ChunkGrid, Codec, DataType, FillValue, Group, Node, ZarrFormat,
     node::join,
-    readers::{ChunkFacts, Compatibility, Need, ReaderSetup, compatibility},
+    readers::{ChunkFacts, Compatibility, ReaderSetup, compatibility},
 };
 
 use crate::store::VirtualStore;
@@ -136,16 +136,14 @@ pub fn readers(path: &str, array: &Array, format: ZarrFormat) -> Value {
         compatibility(path, array, ChunkFacts::of(array), format).into_iter().map(|(reader, found)| {
             let described = match found {
                 Compatibility::Yes => json!({"reads": "yes"}),
-                Compatibility::Needs(needs) => json!({"reads": "yes", "needs": names(&needs)}),
+                Compatibility::Needs(needs) => {
+                    json!({"reads": "yes", "needs": needs.iter().map(|need| need.name()).collect::<Vec<_>>()})
+                }
                 Compatibility::No(because) => json!({"reads": "no", "because": because}),
             };
             (reader.name().to_owned(), described)
         });
     Value::Object(readers.collect::<Map<_, _>>())
-}
-
-fn names(needs: &[Need]) -> Vec<&'static str> {
-    needs.iter().map(|need| need.name()).collect()
 }
 
 /// Chunk counts of an array.

@@ -73,14 +73,6 @@ fn local(format: Format, target: &str) -> Option<&Path> {
     path.filter(|_| !format.is_several_files()).map(Path::new)
 }
 
-/// Rejects an output that is one of the sources, or that contains one.
-fn check_sources(store: &VirtualStore, target: &str, place: &OutputPlace) -> Result<(), Error> {
-    if store.source_urls.iter().any(|url| place.contains(url)) {
-        return Err(Error::OverInput { name: target.to_owned() });
-    }
-    store.check_ranges(&Relocation::Keep)
-}
-
 /// An output that is complete and durable, but not yet published. Dropping it removes it.
 #[derive(Debug)]
 pub struct PreparedOutput {
@@ -116,7 +108,11 @@ pub fn prepare(
     target: &str,
     overwrite: bool,
 ) -> Result<PreparedOutput, Error> {
-    check_sources(store, target, &OutputPlace::new(target, format.is_several_files())?)?;
+    let place = OutputPlace::new(target, format.is_several_files())?;
+    if store.source_urls.iter().any(|url| place.contains(url)) {
+        return Err(Error::OverInput { name: target.to_owned() });
+    }
+    store.check_ranges(&Relocation::Keep)?;
     let chunks = &mut HierarchyChunks::new(&store.hierarchy);
     let relocation = &Relocation::Keep;
     prepare_at(&store.hierarchy, chunks, Destination { format, target, relocation, overwrite })

@@ -22,22 +22,18 @@ pub(super) fn chunk(
     let mut before: Option<(&Piece, Vec<u8>)> = None;
     for piece in pieces {
         let elements = match before.take() {
-            Some((other, elements)) if decodes_alike(other, piece) => elements,
+            Some((one, elements))
+                if (one.source, &one.bytes, &one.shape, &one.transform, &one.codecs)
+                    == (piece.source, &piece.bytes, &piece.shape, &piece.transform, &piece.codecs) =>
+            {
+                elements
+            }
             _ => elements(limits, piece, fetched, element)?,
         };
         place(&mut whole, shape, &elements, piece, element)?;
         before = Some((piece, elements));
     }
     Ok(whole)
-}
-
-/// Returns whether two pieces are parts of the same decoded elements.
-fn decodes_alike(one: &Piece, other: &Piece) -> bool {
-    one.source == other.source
-        && one.bytes == other.bytes
-        && one.shape == other.shape
-        && one.transform == other.transform
-        && one.codecs == other.codecs
 }
 
 /// Returns all elements of a piece, `element` bytes each.

@@ -10,7 +10,7 @@ use super::{
     elements::Elements,
     plan::{Part, Picked, Plan, Stored},
     run::{self, Scratch, Work, read_now},
-    selection::{AxisPart, Steps},
+    selection::Steps,
 };
 use crate::{
     decode::{self, Dim, copy, each, fill, merged},
@@ -101,16 +101,20 @@ impl<'a> Place<'a> {
     fn place(&self, part: &Part<'_>, bytes: run::Bytes<'_>, scratch: &mut Scratch) -> Result<(), ArrayError> {
         let outside = || ArrayError::TOO_FEW_ELEMENTS;
         let size = self.plan.element;
+        let mut places = Places::of(self.plan, part, &self.shape, size).ok_or_else(outside)?;
         if let Stored::Missing = part.bytes {
-            let Places { dims, to, .. } =
-                Places::of(self.plan, part, &self.shape, size, false).ok_or_else(outside)?;
+            // Without a source, axes are merged by their distances in the result.
+            for dim in &mut places.dims {
+                if let Dim::Even { from, to, .. } = dim {
+                    *from = *to;
+                }
+            }
             let mut write = |dims: &[Dim<'_>], _: usize, (slab, to): (&mut [u8], usize)| {
                 fill(dims, &self.background, slab, to)
             };
-            return self.slabs.place(&dims, (0, to), &mut write).ok_or_else(outside);
+            return self.slabs.place(&places.dims, (0, places.to), &mut write).ok_or_else(outside);
         }
         let length = self.elements.length(&part.shape)?;
-        let places = Places::of(self.plan, part, &self.shape, size, true).ok_or_else(outside)?;
         if let Some(elements) = &part.cached {
             return self.copy(&places, elements);
         }
@@ -201,14 +205,7 @@ pub(super) fn all<'b>(bytes: run::Bytes<'b>, read: &'b mut Vec<u8>) -> Result<&'
 
 impl<'a> Places<'a> {
     /// Returns the places of the selected elements of a part, of `size` bytes each, in a result of the given shape.
-    /// Without a source, offsets in it are those in the result.
-    fn of(
-        plan: &Plan<'_>,
-        part: &'a Part<'_>,
-        shape: &[usize],
-        size: usize,
-        has_source: bool,
-    ) -> Option<Self> {
+    fn of(plan: &Plan<'_>, part: &'a Part<'_>, shape: &[usize], size: usize) -> Option<Self> {
         let parts = match &part.picked {
             Picked::Points(pairs) => {
                 let dims = vec![Dim::Each { pairs, base: 0, from: size, to: size }];
@@ -222,39 +219,26 @@ impl<'a> Places<'a> {
             *from_strides.get_mut(*axis)? = stride;
             stride = stride.checked_mul(usize::try_from(*part.shape.get(*axis)?).ok()?)?;
         }
+        let bytes = |index: u64, stride: usize| usize::try_from(index).ok()?.checked_mul(stride);
         let mut places = Self { dims: Vec::with_capacity(parts.len()), from: 0, to: 0 };
         let mut to_stride = size;
         for ((part, count), from_stride) in parts.iter().zip(shape).zip(from_strides).rev() {
-            let from_stride = if has_source { from_stride } else { to_stride };
-            places.push(part, from_stride, to_stride, has_source)?;
+            let dim = match part.steps {
+                Steps::Even { from, step, count, to } => {
+                    let start = bytes(from.checked_sub(part.base)?, from_stride)?;
+                    places.from = places.from.checked_add(start)?;
+                    places.to = places.to.checked_add(bytes(to, to_stride)?)?;
+                    let step = if count > 1 { step } else { 1 };
+                    let count = usize::try_from(count).ok()?;
+                    Dim::Even { count, from: bytes(step, from_stride)?, to: to_stride }
+                }
+                Steps::Each(pairs) => Dim::Each { pairs, base: part.base, from: from_stride, to: to_stride },
+            };
+            places.dims.push(dim);
             to_stride = to_stride.checked_mul(*count)?;
         }
         places.dims.reverse();
         Some(places)
-    }
-
-    /// Adds an axis.
-    fn push(
-        &mut self,
-        part: &AxisPart<'a>,
-        from_stride: usize,
-        to_stride: usize,
-        has_source: bool,
-    ) -> Option<()> {
-        let bytes = |index: u64, stride: usize| usize::try_from(index).ok()?.checked_mul(stride);
-        self.dims.push(match part.steps {
-            Steps::Even { from, step, count, to } => {
-                if has_source {
-                    self.from = self.from.checked_add(bytes(from.checked_sub(part.base)?, from_stride)?)?;
-                }
-                self.to = self.to.checked_add(bytes(to, to_stride)?)?;
-                let step = if has_source { step } else { 1 };
-                let count = usize::try_from(count).ok()?;
-                Dim::Even { count, from: bytes(step, from_stride)?, to: to_stride }
-            }
-            Steps::Each(pairs) => Dim::Each { pairs, base: part.base, from: from_stride, to: to_stride },
-        });
-        Some(())
     }
 
     /// Returns the offset in the result if the elements are all `length` bytes of the source, in the same order.
@@ -328,7 +312,7 @@ impl<'a> PlaceVariable<'a> {
         let values = decode::variable(self.plan.array, stored, &part.shape, self.most)?;
         let elements: Vec<&[u8]> = decode::variable_elements(&values).collect();
         let outside = || ArrayError::TOO_FEW_ELEMENTS;
-        let places = Places::of(self.plan, part, &self.shape, 1, true).ok_or_else(outside)?;
+        let places = Places::of(self.plan, part, &self.shape, 1).ok_or_else(outside)?;
         let mut pairs = Vec::new();
         collect(&places.dims, places.from, places.to, &mut pairs).ok_or_else(outside)?;
         let mut together = Vec::new();

@@ -8,8 +8,8 @@ use virtualize_references::{EmitError, Format, PendingChunks};
 use virtualize_remedy::Code;
 use virtualize_store::StoreOptions;
 use virtualize_zarr::{
-    Array, ChunkEntry, ChunkGrid, ChunkManifest, FillValue, Hierarchy, Node, Source, ZarrFormat,
-    in_byte_order, node,
+    Array, ChunkEntry, ChunkGrid, ChunkManifest, FillValue, Hierarchy, Source, ZarrFormat, in_byte_order,
+    node,
 };
 
 use super::warning;
@@ -54,10 +54,10 @@ pub async fn convert(
 }
 
 /// Removes an array from the hierarchy.
-fn remove(hierarchy: &mut Hierarchy, path: &str) {
+pub(super) fn remove(hierarchy: &mut Hierarchy, path: &str) {
     let (parent, name) = node::split(path);
-    if let Some(group) = hierarchy.root.group_mut(parent)
-        && matches!(group.children.get(name), Some(Node::Array(_)))
+    if hierarchy.array(path).is_some()
+        && let Some(group) = hierarchy.root.group_mut(parent)
     {
         group.children.remove(name);
     }

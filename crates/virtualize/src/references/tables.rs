@@ -25,7 +25,7 @@ use virtualize_zarr::{
 #[cfg(feature = "full")]
 use virtualize_zarr::{Hierarchy, chunk_indices};
 
-use super::{OpenReferences, ZMETADATA, check_size, resolved, warning, whole};
+use super::{OpenReferences, ZMETADATA, check_size, convert::remove, resolved, warning, whole};
 #[cfg(feature = "full")]
 use crate::commit::failed;
 use crate::{
@@ -496,10 +496,7 @@ pub(super) async fn expand_shards(store: &mut VirtualStore, options: &ReadOption
                 let reason = refused
                     .err()
                     .map_or("shards are nested too deeply".to_owned(), |error| error.to_string());
-                let (parent, name) = node::split(&path);
-                if let Some(group) = store.hierarchy.root.group_mut(parent) {
-                    group.children.remove(name);
-                }
+                remove(&mut store.hierarchy, &path);
                 store.report.diagnostics.push(warning(Code::ArrayOmitted, &path, reason));
                 continue;
             }
@@ -508,9 +505,8 @@ pub(super) async fn expand_shards(store: &mut VirtualStore, options: &ReadOption
         if let Some(inner) = Sharding::of(&array).transpose() {
             work.push((path.clone(), inner, depth + 1));
         }
-        let (parent, name) = node::split(&path);
-        if let Some(group) = store.hierarchy.root.group_mut(parent) {
-            group.children.insert(name.to_owned(), Node::Array(Box::new(array)));
+        if let Some(slot) = store.hierarchy.array_mut(&path) {
+            *slot = array;
         }
     }
     Ok(())
