@@ -25,7 +25,7 @@ use crate::{
     options::{Options, ReadOptions},
     read::read_array_within,
     references::{OpenReferences, Tables, convert, open_references, resolved},
-    source_formats::{Detected, SourceFile, SourceFormat, detect, hdf5},
+    source_formats::{SourceFile, SourceFormat, detect, hdf5},
     sources::{Sources, head, lock, source_of},
     store::VirtualStore,
 };
@@ -93,10 +93,8 @@ async fn read(
     options: &Options,
 ) -> Result<(SourceFile, Option<Diagnostic>), Error> {
     let budget = sources.budget;
-    let format = match detect(&Budgeted::new(object.as_ref(), budget)).await? {
-        Detected::Known(format) => format,
-        Detected::Unknown(found) => return Err(Error::Format { name: object.name().to_owned(), found }),
-    };
+    let format = detect(&Budgeted::new(object.as_ref(), budget)).await?;
+    let format = format.map_err(|found| Error::Format { name: object.name().to_owned(), found })?;
     let mut unused = None;
     if format == SourceFormat::Hdf5 && (sidecar.is_some() || options.dmrpp) {
         match hdf5::Files::of_sidecar(object, sidecar, sources, &options.limits).await {

@@ -201,7 +201,8 @@ impl<'a> Work<Item<'a>> for Collect<'a> {
     }
 }
 
-fn position(array: &Array, indices: &[u64]) -> Result<u64, ArrayError> {
+/// Returns the row-major position of a chunk in the grid.
+pub(super) fn position(array: &Array, indices: &[u64]) -> Result<u64, ArrayError> {
     let counts = array.chunk_grid.counts(&array.shape);
     chunk_position(indices.iter().copied(), &counts).ok_or_else(|| {
         ArrayError::invalid(format!("there is no chunk {indices:?} in a grid of {counts:?} chunks"))

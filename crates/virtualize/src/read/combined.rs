@@ -11,10 +11,10 @@ use std::{
 
 use bytes::Bytes;
 use tokio::runtime::Handle;
-use virtualize_zarr::{Array, ChunkGrid, chunk_position};
+use virtualize_zarr::{Array, ChunkGrid};
 
 use super::{
-    ArrayReader, AxisSelection, ChunkAddress, Selection,
+    ArrayReader, AxisSelection, ChunkAddress, Selection, batches,
     place::{background, variable_fill},
     selection,
 };
@@ -56,6 +56,24 @@ impl Layout {
             places: lengths.get(axis).copied().unwrap_or(1),
             inner: product(lengths.get(axis + 1..)),
         })
+    }
+
+    /// Copies the values of a job to their places in the result: `size` items for each element.
+    fn place<T: Clone>(
+        &self,
+        job: &Job<'_>,
+        values: &[T],
+        size: usize,
+        out: &mut [T],
+    ) -> Result<(), ArrayError> {
+        let row = self.inner * size;
+        for (n, values) in values.chunks_exact(row.max(1)).enumerate() {
+            let (outer, at) = (n / job.places.len(), n % job.places.len());
+            let start = job.places.get(at).map(|place| (outer * self.places + place) * row);
+            let slot = start.and_then(|start| out.get_mut(start..start + row));
+            slot.ok_or(ArrayError::TOO_FEW_ELEMENTS)?.clone_from_slice(values);
+        }
+        Ok(())
     }
 }
 
@@ -144,7 +162,6 @@ impl ArrayReader {
         let layout = Layout::of(selection, axis).map_err(of_array)?;
         let missing = background(array).map_err(of_array)?;
         let jobs = combined.jobs(axis, selection);
-        let row = layout.inner * size;
         if let [Job { part: Part { path: Some(path), cast: None, .. }, selection, places }] = jobs.as_slice()
             && places.iter().copied().eq(0..layout.places)
         {
@@ -169,14 +186,7 @@ impl ArrayReader {
                     }
                 }
             };
-            let mut out = lock(&out);
-            for (n, values) in values.chunks_exact(row.max(1)).enumerate() {
-                let (outer, at) = (n / job.places.len(), n % job.places.len());
-                let place = job.places.get(at).map(|place| (outer * layout.places + place) * row);
-                let slot = place.and_then(|start| out.get_mut(start..start + row));
-                slot.ok_or_else(|| of_array(ArrayError::TOO_FEW_ELEMENTS))?.copy_from_slice(values);
-            }
-            Ok(())
+            layout.place(job, &values, size, &mut lock(&out)).map_err(of_array)
         };
         each(&jobs, work)
     }
@@ -201,14 +211,7 @@ impl ArrayReader {
         for job in combined.jobs(axis, selection) {
             let Some(path) = &job.part.path else { continue };
             let values = self.read_variable(path, &job.selection)?;
-            for (n, value) in values.into_iter().enumerate() {
-                let (row, inner) = (n / layout.inner.max(1), n % layout.inner.max(1));
-                let (outer, at) = (row / job.places.len(), row % job.places.len());
-                let place = job.places.get(at);
-                let place = place.map(|place| (outer * layout.places + place) * layout.inner + inner);
-                let slot = place.and_then(|place| all.get_mut(place));
-                *slot.ok_or_else(|| of_array(ArrayError::TOO_FEW_ELEMENTS))? = value;
-            }
+            layout.place(&job, &values, 1, &mut all).map_err(of_array)?;
         }
         Ok(all)
     }
@@ -220,14 +223,10 @@ impl ArrayReader {
         ChunkAddress { path, indices }: &ChunkAddress,
     ) -> Result<Bytes, Error> {
         let of_array = |error| self.error(path, error);
-        let counts = array.chunk_grid.counts(&array.shape);
         let ChunkGrid::Regular(shape) = &array.chunk_grid else {
             return Err(of_array(ArrayError::invalid("its chunks differ in shape")));
         };
-        if chunk_position(indices.iter().copied(), &counts).is_none() {
-            let text = format!("there is no chunk {indices:?} in a grid of {counts:?} chunks");
-            return Err(of_array(ArrayError::invalid(text)));
-        }
+        batches::position(array, indices).map_err(of_array)?;
         let ranges = indices.iter().zip(shape).zip(&array.shape).map(|((index, chunk), size)| {
             let start = index.saturating_mul(*chunk);
             (start, (*chunk).min(size.saturating_sub(start)))
@@ -247,10 +246,8 @@ impl ArrayReader {
         let elements = elements.map_err(of_array)?;
         let places = places(shape, &ranges);
         if array.data_type.size().is_none() {
-            let mut all = vec![variable_fill(array); elements];
-            for (value, place) in self.read_variable(path, &selection)?.into_iter().zip(places) {
-                *all.get_mut(place).ok_or_else(|| of_array(ArrayError::TOO_FEW_ELEMENTS))? = value;
-            }
+            let values = self.read_variable(path, &selection)?;
+            let all = padded(&values, &places, 1, vec![variable_fill(array); elements]).map_err(of_array)?;
             let mut bytes = u32::try_from(elements).unwrap_or(u32::MAX).to_le_bytes().to_vec();
             bytes.extend(super::joined(&all, self.most).map_err(of_array)?);
             return Ok(bytes.into());
@@ -262,13 +259,23 @@ impl ArrayReader {
         if read == elements {
             return Ok(values.into());
         }
-        let mut chunk = missing.repeat(elements);
-        for (value, place) in values.chunks_exact(size.max(1)).zip(places) {
-            let slot = chunk.get_mut(place * size..(place + 1) * size);
-            slot.ok_or_else(|| of_array(ArrayError::TOO_FEW_ELEMENTS))?.copy_from_slice(value);
-        }
-        Ok(chunk.into())
+        let chunk = padded(&values, &places, size, missing.repeat(elements));
+        chunk.map(Into::into).map_err(of_array)
     }
+}
+
+/// Puts values in their places in a chunk: `size` items for each element.
+fn padded<T: Clone>(
+    values: &[T],
+    places: &[usize],
+    size: usize,
+    mut chunk: Vec<T>,
+) -> Result<Vec<T>, ArrayError> {
+    for (value, place) in values.chunks_exact(size.max(1)).zip(places) {
+        let slot = chunk.get_mut(place * size..(place + 1) * size);
+        slot.ok_or(ArrayError::TOO_FEW_ELEMENTS)?.clone_from_slice(value);
+    }
+    Ok(chunk)
 }
 
 fn size_of(data_type: &virtualize_zarr::DataType) -> usize {

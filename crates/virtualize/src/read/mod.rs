@@ -21,7 +21,7 @@ use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 use virtualize_bytes::ByteRange;
 use virtualize_store::StoreOptions;
-use virtualize_zarr::{Array, ChunkEntry, DataType, Endian, Field, chunk_position};
+use virtualize_zarr::{Array, ChunkEntry, DataType, Endian, Field};
 
 pub use self::batches::{chunk_size, decode_chunk};
 pub(crate) use self::run::{Helpers, cores};
@@ -435,10 +435,8 @@ impl ArrayReader {
     pub fn stored_length(&self, chunk: &ChunkAddress) -> Result<Option<u64>, Error> {
         let (path, metadata) = (chunk.path.as_str(), self.store.metadata());
         let combined = metadata.combined(path).map(|(_, array)| array);
-        let position = combined.or_else(|| metadata.hierarchy.array(path)).and_then(|array| {
-            let counts = array.chunk_grid.counts(&array.shape);
-            chunk_position(chunk.indices.iter().copied(), &counts)
-        });
+        let position = combined.or_else(|| metadata.hierarchy.array(path));
+        let position = position.and_then(|array| batches::position(array, &chunk.indices).ok());
         let Some(position) = position else { return Ok(None) };
         if let Some(array) = combined {
             return match chunk_size(array, position) {

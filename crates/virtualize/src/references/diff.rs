@@ -15,12 +15,7 @@ use virtualize_zarr::{
 use super::read_references;
 use crate::options::ReadOptions;
 use crate::{
-    decode,
-    error::Error,
-    open::open_object,
-    options::Options,
-    source_formats::{Detected, detect},
-    store::VirtualStore,
+    decode, error::Error, open::open_object, options::Options, source_formats::detect, store::VirtualStore,
 };
 
 /// Number of differing chunks that are listed for an array, as examples.
@@ -405,7 +400,7 @@ fn unread(store: &VirtualStore, first: bool, found: &mut Difference) {
 /// Opens a location if it is a file of a source format. Returns `None` otherwise.
 async fn file(location: &str, options: &ReadOptions) -> Result<Option<Arc<Object>>, Error> {
     let Ok(object) = virtualize_store::open(location, &options.store).await else { return Ok(None) };
-    let is_known = matches!(detect(object.as_ref()).await?, Detected::Known(_));
+    let is_known = detect(object.as_ref()).await?.is_ok();
     Ok(is_known.then_some(object))
 }
 

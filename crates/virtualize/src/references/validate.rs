@@ -40,7 +40,7 @@ use crate::{
     inline::finding,
     open::open_object,
     options::Options,
-    source_formats::{Detected, detect},
+    source_formats::detect,
     sources::{changes, source_of},
     store::VirtualStore,
 };
@@ -189,7 +189,7 @@ async fn direct(
     options: &ReadOptions,
     notes: &mut Vec<String>,
 ) -> Option<VirtualStore> {
-    let is_known = matches!(detect(object.as_ref()).await, Ok(Detected::Known(_)));
+    let is_known = matches!(detect(object.as_ref()).await, Ok(Ok(_)));
     if !is_known {
         notes.push(format!("{}: {NONE_OF_THEM}, so there is no direct read", object.name()));
         return None;

@@ -27,25 +27,17 @@ pub(crate) enum SourceFormat {
     Tiff,
 }
 
-/// Result of format detection.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Detected {
-    Known(SourceFormat),
-    /// Description of the file's content, as a clause.
-    Unknown(String),
-}
-
-/// Detects the format of a file from its content.
-pub(crate) async fn detect(source: &dyn ReadRanges) -> Result<Detected, ReadError> {
+/// Detects the format of a file from its content. The inner error describes the content of another format, as a clause.
+pub(crate) async fn detect(source: &dyn ReadRanges) -> Result<Result<SourceFormat, String>, ReadError> {
     let head = head(source).await?;
     Ok(if virtualize_tiff::is_tiff(&head) {
-        Detected::Known(SourceFormat::Tiff)
+        Ok(SourceFormat::Tiff)
     } else if virtualize_netcdf3::is_netcdf3(&head) {
-        Detected::Known(SourceFormat::Netcdf3)
+        Ok(SourceFormat::Netcdf3)
     } else if hdf5::has_signature(source, &head).await? {
-        Detected::Known(SourceFormat::Hdf5)
+        Ok(SourceFormat::Hdf5)
     } else {
-        Detected::Unknown(describe(&head))
+        Err(describe(&head))
     })
 }
 
@@ -185,7 +177,7 @@ mod tests {
 
     use super::*;
 
-    fn of(bytes: &[u8]) -> Detected {
+    fn of(bytes: &[u8]) -> Result<SourceFormat, String> {
         block_on(detect(&MemorySource(Bytes::copy_from_slice(bytes)))).unwrap()
     }
 
@@ -193,13 +185,13 @@ mod tests {
     fn signatures_are_found_behind_user_blocks() {
         let mut file = vec![0; 4096];
         file.extend_from_slice(b"\x89HDF\r\n\x1a\n");
-        assert_eq!(of(&file), Detected::Known(SourceFormat::Hdf5));
+        assert_eq!(of(&file), Ok(SourceFormat::Hdf5));
         file.insert(0, 0);
-        assert!(matches!(of(&file), Detected::Unknown(_)), "4097 is not a power of two");
-        assert_eq!(of(b"II*\0\x08\0\0\0"), Detected::Known(SourceFormat::Tiff));
-        assert_eq!(of(b"MM\0\x2b\0\x08\0\0"), Detected::Known(SourceFormat::Tiff));
-        assert_eq!(of(b"CDF\x05\0\0\0\0"), Detected::Known(SourceFormat::Netcdf3));
-        assert_eq!(of(&[0, 1, 2]), Detected::Unknown("it starts with 00 01 02".to_owned()));
+        assert!(matches!(of(&file), Err(_)), "4097 is not a power of two");
+        assert_eq!(of(b"II*\0\x08\0\0\0"), Ok(SourceFormat::Tiff));
+        assert_eq!(of(b"MM\0\x2b\0\x08\0\0"), Ok(SourceFormat::Tiff));
+        assert_eq!(of(b"CDF\x05\0\0\0\0"), Ok(SourceFormat::Netcdf3));
+        assert_eq!(of(&[0, 1, 2]), Err("it starts with 00 01 02".to_owned()));
     }
 
     #[test]
