@@ -6,6 +6,7 @@ mod combined;
 mod elements;
 mod place;
 mod plan;
+mod queue;
 mod run;
 mod selection;
 #[cfg(test)]

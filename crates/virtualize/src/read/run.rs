@@ -3,10 +3,10 @@
 
 use std::{
     cell::RefCell,
-    collections::{BTreeMap, VecDeque},
+    collections::BTreeMap,
     num::NonZero,
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread,
@@ -24,6 +24,7 @@ use virtualize_zarr::SourceId;
 use super::{
     elements::Kept,
     plan::{Batch, Batches, Items, LOCAL, Merging},
+    queue::{Finish, Queue},
 };
 use crate::{
     chunks::{Files, interruptible},
@@ -375,72 +376,6 @@ async fn read<'a>(
     let bytes = object.read_once(span).await.map_err(ArrayError::of_store)?;
     object.verify().map_err(ArrayError::of_store)?;
     Ok(bytes)
-}
-
-/// Items that a thread puts in, and others take out. The bytes of an item count until its work has ended.
-struct Queue<T> {
-    state: Mutex<State<T>>,
-    changed: Condvar,
-}
-
-struct State<T> {
-    waiting: VecDeque<T>,
-    bytes: u64,
-    is_finished: bool,
-}
-
-/// Finishes a queue when it is dropped, also by a panic. Otherwise the other threads would wait for ever.
-struct Finish<'a, T>(&'a Queue<T>);
-
-impl<T> Drop for Finish<'_, T> {
-    fn drop(&mut self) {
-        self.0.state().is_finished = true;
-        self.0.changed.notify_all();
-    }
-}
-
-impl<T> Queue<T> {
-    fn new() -> Self {
-        let state = State { waiting: VecDeque::new(), bytes: 0, is_finished: false };
-        Self { state: Mutex::new(state), changed: Condvar::new() }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State<T>> {
-        lock(&self.state)
-    }
-
-    fn push(&self, item: T, bytes: u64) {
-        let mut state = self.state();
-        state.bytes += bytes;
-        state.waiting.push_back(item);
-        drop(state);
-        self.changed.notify_one();
-    }
-
-    fn try_pop(&self) -> Option<T> {
-        self.state().waiting.pop_front()
-    }
-
-    /// Waits for an item; `None` after the last.
-    fn pop(&self) -> Option<T> {
-        let mut state = self.state();
-        loop {
-            match state.waiting.pop_front() {
-                Some(item) => return Some(item),
-                None if state.is_finished => return None,
-                None => state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
-            }
-        }
-    }
-
-    /// Returns the bytes of items whose work has not ended.
-    fn bytes(&self) -> u64 {
-        self.state().bytes
-    }
-
-    fn release(&self, bytes: u64) {
-        self.state().bytes -= bytes;
-    }
 }
 
 /// Helping threads of all runs together.
