@@ -49,7 +49,7 @@ fn jpeg_image(
     let tables = configuration.get("tables").and_then(Value::as_str).unwrap_or_default();
     let tables = BASE64_STANDARD.decode(tables).map_err(|error| corrupt("JPEG", error))?;
     let colors = (color("colorspace_jpeg"), color("colorspace_data"));
-    Ok(virtualize_rare::decode_jpeg(bytes, &tables, colors, limit)?)
+    crate::rare::decode_jpeg(bytes, &tables, colors, limit)
 }
 
 /// Size and samples that the header of an image declares.

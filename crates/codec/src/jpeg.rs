@@ -1,6 +1,6 @@
 //! Adds rows to JPEG images (ITU-T T.81), so that readers which expect a full chunk decode a shorter one.
 
-use crate::{CodecFailure, corrupt};
+use crate::{CodecFailure, corrupt, parameters};
 
 const NAME: &str = "JPEG";
 
@@ -14,7 +14,10 @@ const NAME: &str = "JPEG";
 /// # Errors
 /// Frames other than baseline and extended sequential ones, another width, fewer rows, or the case above.
 pub fn with_rows(bytes: &[u8], width: u64, rows: u64, height: u64) -> Result<Vec<u8>, CodecFailure> {
-    let frame = Frame::find(bytes)?;
+    let frame = Header::find(bytes)?.ok_or_else(cut_off)?;
+    if !matches!(frame.process, 0xc0 | 0xc1) {
+        return Err(corrupt(NAME, format!("segment {:#x}, expected a sequential frame", frame.process)));
+    }
     if u64::from(frame.width) != width || u64::from(frame.height) < rows {
         return Err(corrupt(
             NAME,
@@ -22,15 +25,11 @@ pub fn with_rows(bytes: &[u8], width: u64, rows: u64, height: u64) -> Result<Vec
         ));
     }
     if !frame.keeps(rows) {
-        return Err(CodecFailure::Parameters {
-            codec: NAME,
-            reason: format!("the last of its {rows} rows depends on what follows, as chroma is subsampled"),
-        });
+        let reason = format!("the last of its {rows} rows depends on what follows, as chroma is subsampled");
+        return Err(parameters(NAME, reason));
     }
-    let height = u16::try_from(height).map_err(|_| CodecFailure::Parameters {
-        codec: NAME,
-        reason: format!("{height} rows, at most 65535 are possible"),
-    })?;
+    let height = u16::try_from(height)
+        .map_err(|_| parameters(NAME, format!("{height} rows, at most 65535 are possible")))?;
     let mut taller = bytes.to_vec();
     if let Some(place) = taller.get_mut(frame.height_at..).and_then(|rest| rest.first_chunk_mut()) {
         *place = height.to_be_bytes();
@@ -51,6 +50,8 @@ pub struct Header {
     pub width: u16,
     /// Sampling factors of each component: horizontal in the upper four bits, vertical in the lower ones.
     pub factors: Vec<u8>,
+    /// Offset of the number of rows.
+    height_at: usize,
 }
 
 impl Header {
@@ -64,7 +65,8 @@ impl Header {
             let Some((segment, next)) = segment(rest)? else { return Ok(None) };
             match segment {
                 (process @ (0xc0..=0xc3 | 0xc5..=0xc7 | 0xc9..=0xcb | 0xcd..=0xcf), body) => {
-                    return Self::parse(process, body).map(Some).ok_or_else(cut_off);
+                    let at = bytes.len().saturating_sub(next.len() + body.len());
+                    return Self::parse(process, body, at).map(Some).ok_or_else(cut_off);
                 }
                 (0xd9 | 0xda, _) => return Err(corrupt(NAME, "no frame header")),
                 _ => rest = next,
@@ -72,7 +74,7 @@ impl Header {
         }
     }
 
-    fn parse(process: u8, body: &[u8]) -> Option<Self> {
+    fn parse(process: u8, body: &[u8], at: usize) -> Option<Self> {
         let ([_, _, precision, h0, h1, w0, w1, count], components) = body.split_first_chunk::<8>()?;
         let components = components.get(..usize::from(*count).checked_mul(3)?)?;
         Some(Self {
@@ -81,7 +83,19 @@ impl Header {
             height: u16::from_be_bytes([*h0, *h1]),
             width: u16::from_be_bytes([*w0, *w1]),
             factors: components.chunks_exact(3).filter_map(|one| one.get(1)).copied().collect(),
+            height_at: at.checked_add(3)?,
         })
+    }
+
+    /// Whether so many rows decode alike whatever follows.
+    fn keeps(&self, rows: u64) -> bool {
+        let vertical = || self.factors.iter().map(|factors| factors & 15);
+        let most = vertical().max().unwrap_or(1);
+        // With half as many rows of chroma, the row after the last one needed is there.
+        let follows = u64::from(self.height).div_ceil(2) > rows / 2;
+        vertical().all(|factor| factor == most)
+            || rows % 2 == 1
+            || follows && vertical().all(|factor| factor == most || factor * 2 == most)
     }
 
     /// Whether some component has fewer samples than another.
@@ -93,83 +107,23 @@ impl Header {
 /// Kind and bytes of a segment.
 type Segment<'a> = (u8, &'a [u8]);
 
-/// The kind and the bytes of a segment, its length with them, and what follows. `None` where it is cut off.
-fn segment(rest: &[u8]) -> Result<Option<(Segment<'_>, &[u8])>, CodecFailure> {
+/// The kind and the bytes of a segment, its length with them, and what follows. `None` where it is cut off. The end of the
+/// image has no bytes.
+pub(crate) fn segment(rest: &[u8]) -> Result<Option<(Segment<'_>, &[u8])>, CodecFailure> {
     let fill = rest.iter().take_while(|byte| **byte == 0xff).count();
     let Some((&kind, after)) = rest.get(fill..).and_then(<[u8]>::split_first) else { return Ok(None) };
     if fill == 0 {
         return Err(corrupt(NAME, "no marker where one should be"));
+    }
+    if kind == 0xd9 {
+        return Ok(Some(((kind, &[]), after)));
     }
     let Some((length, _)) = after.split_first_chunk() else { return Ok(None) };
     let length = usize::from(u16::from_be_bytes(*length)).max(2);
     Ok(after.split_at_checked(length).map(|(body, next)| ((kind, body), next)))
 }
 
-/// What the frame header says (T.81, B.2.2).
-struct Frame {
-    /// Where the number of rows is.
-    height_at: usize,
-    height: u16,
-    width: u16,
-    /// Vertical sampling factors.
-    vertical: Vec<u8>,
-}
-
-impl Frame {
-    /// Follows the segments up to the frame header.
-    ///
-    /// ```text
-    /// ff d8                           start of image
-    /// ff kind, 2 length, …            segments
-    /// ff c0 or c1, 2 length, 1 bits, 2 rows, 2 columns, 1 components, for each: 1 name, 1 sampling, 1 table
-    /// ```
-    fn find(bytes: &[u8]) -> Result<Self, CodecFailure> {
-        let mut rest = bytes.strip_prefix(b"\xff\xd8").ok_or_else(|| corrupt(NAME, "no start of image"))?;
-        loop {
-            rest =
-                rest.strip_prefix(b"\xff").ok_or_else(|| corrupt(NAME, "no marker where one should be"))?;
-            let (&kind, after) = rest.split_first().ok_or_else(cut_off)?;
-            if kind == 0xff {
-                continue; // Markers may be filled up.
-            }
-            let (length, _) = after.split_first_chunk().ok_or_else(cut_off)?;
-            let length = usize::from(u16::from_be_bytes(*length)).max(2);
-            let (segment, next) = after.split_at_checked(length).ok_or_else(cut_off)?;
-            match kind {
-                0xc0 | 0xc1 => {
-                    return Self::parse(segment, bytes.len().saturating_sub(after.len())).ok_or_else(cut_off);
-                }
-                0xc4 | 0xcc | 0xdb | 0xdd | 0xe0..=0xef | 0xfe => rest = next,
-                other => return Err(corrupt(NAME, format!("segment {other:#x} before a sequential frame"))),
-            }
-        }
-    }
-
-    fn parse(segment: &[u8], at: usize) -> Option<Self> {
-        let (head, components) = segment.split_first_chunk::<8>()?;
-        let [_, _, _, high, low, wide, narrow, count] = *head;
-        let components = components.get(..usize::from(count).checked_mul(3)?)?;
-        Some(Self {
-            height_at: at.checked_add(3)?,
-            height: u16::from_be_bytes([high, low]),
-            width: u16::from_be_bytes([wide, narrow]),
-            vertical: components.chunks_exact(3).filter_map(|one| Some(one.get(1)? & 15)).collect(),
-        })
-    }
-
-    /// Whether so many rows decode alike whatever follows.
-    fn keeps(&self, rows: u64) -> bool {
-        let most = self.vertical.iter().copied().max().unwrap_or(1);
-        let is_subsampled = self.vertical.iter().any(|factor| *factor != most);
-        // With half as many rows of chroma, the row after the last one needed is there.
-        let follows = (u64::from(self.height)).div_ceil(2) > rows / 2;
-        !is_subsampled
-            || rows % 2 == 1
-            || follows && self.vertical.iter().all(|v| *v == most || v * 2 == most)
-    }
-}
-
-fn cut_off() -> CodecFailure {
+pub(crate) fn cut_off() -> CodecFailure {
     corrupt(NAME, "it is cut off")
 }
 

@@ -4,8 +4,8 @@
 //! ignore masks. Chunks with a mask are therefore decoded here, by the crate `lerc-rs`, and re-encoded as a blob
 //! without one.
 
-use lerc::{DecodeResult, LercInfo, Sample};
-use virtualize_zarr::{Codec, DataType};
+use lerc::{LercInfo, Sample};
+use virtualize_zarr::{Codec, DataType, Endian, FillValue};
 
 use crate::{CodecFailure, codecs::streams, corrupt, image::Header, parameters};
 
@@ -147,70 +147,63 @@ pub fn unwrap(outer: &[Codec], bytes: &[u8], limit: usize) -> Result<Vec<u8>, Co
 /// # Errors
 /// See [`CodecFailure`].
 pub fn decode(bytes: &[u8], data_type: &DataType, layout: &Layout) -> Result<Vec<u8>, CodecFailure> {
-    match data_type {
-        DataType::Int8 => Blobs::<i8>::read(bytes, data_type, layout)?.shown(layout),
-        DataType::UInt8 => Blobs::<u8>::read(bytes, data_type, layout)?.shown(layout),
-        DataType::Int16 => Blobs::<i16>::read(bytes, data_type, layout)?.shown(layout),
-        DataType::UInt16 => Blobs::<u16>::read(bytes, data_type, layout)?.shown(layout),
-        DataType::Int32 => Blobs::<i32>::read(bytes, data_type, layout)?.shown(layout),
-        DataType::UInt32 => Blobs::<u32>::read(bytes, data_type, layout)?.shown(layout),
-        DataType::Float32 => Blobs::<f32>::read(bytes, data_type, layout)?.shown(layout),
-        DataType::Float64 => Blobs::<f64>::read(bytes, data_type, layout)?.shown(layout),
-        other => Err(no_type(other)),
-    }
+    let decode = match data_type {
+        DataType::Int8 => decode_as::<i8>,
+        DataType::UInt8 => decode_as::<u8>,
+        DataType::Int16 => decode_as::<i16>,
+        DataType::UInt16 => decode_as::<u16>,
+        DataType::Int32 => decode_as::<i32>,
+        DataType::UInt32 => decode_as::<u32>,
+        DataType::Float32 => decode_as::<f32>,
+        DataType::Float64 => decode_as::<f64>,
+        other => return Err(no_type(other)),
+    };
+    decode(bytes, data_type, layout)
 }
 
-/// Blobs of one chunk, decoded.
-struct Blobs<T> {
-    values: Vec<T>,
-    result: DecodeResult,
-}
-
-impl<T: Sample> Blobs<T> {
-    fn read(bytes: &[u8], data_type: &DataType, layout: &Layout) -> Result<Self, CodecFailure> {
-        Head::parse(bytes)?.is_plain(data_type, layout)?;
-        let info = lerc::decode_info(bytes).map_err(broken)?;
-        if info.no_data_value.is_some() {
-            return Err(CodecFailure::NoDecoder("LERC with a no-data value".into()));
-        }
-        let (depth, blobs) = (u64::from(info.depth), u64::from(info.bands));
-        // One blob with all samples, one per sample, or one with the mask for alpha.
-        let fits = match blobs {
-            1 => depth == layout.samples || layout.has_alpha && depth.checked_add(1) == Some(layout.samples),
-            many => depth == 1 && many == layout.samples && data_type.is_float(),
-        };
-        let count = layout.pixels().zip(usize::try_from(depth.saturating_mul(blobs)).ok());
-        let count = count.and_then(|(pixels, each)| pixels.checked_mul(each)).filter(|_| fits);
-        let count = count.ok_or_else(|| {
-            corrupt("lerc", format!("{blobs} blobs of {depth} values a pixel, expected {}", layout.samples))
-        })?;
-        let mut values = vec![T::default(); count];
-        let result = lerc::decode_into(bytes, &mut values).map_err(broken)?;
-        Ok(Self { values, result })
+/// Decodes numbers of a type, and returns them pixel by pixel, as libtiff does.
+fn decode_as<T: Sample>(
+    bytes: &[u8],
+    data_type: &DataType,
+    layout: &Layout,
+) -> Result<Vec<u8>, CodecFailure> {
+    Head::parse(bytes)?.is_plain(data_type, layout)?;
+    let info = lerc::decode_info(bytes).map_err(broken)?;
+    if info.no_data_value.is_some() {
+        return Err(CodecFailure::NoDecoder("LERC with a no-data value".into()));
     }
-
-    /// Returns the samples pixel by pixel, as libtiff decodes them.
-    fn shown(&self, layout: &Layout) -> Result<Vec<u8>, CodecFailure> {
-        let fail = || corrupt("lerc", "its blobs have other sizes than the chunk");
-        let (pixels, samples) = layout.pixels().zip(usize::try_from(layout.samples).ok()).ok_or_else(fail)?;
-        let (depth, blobs) = (as_usize(self.result.depth), as_usize(self.result.bands));
-        let masked = (!T::is_integer()).then(|| T::from_f64(f64::NAN));
-        let mut out = Vec::with_capacity(pixels.saturating_mul(samples).saturating_mul(T::BYTES));
-        for pixel in 0..pixels {
-            for sample in 0..samples {
-                let (blob, place) = if blobs > 1 { (sample, 0) } else { (0, sample) };
-                let is_valid = self.result.valid_masks.get(blob).is_none_or(|mask| mask.is_valid(pixel));
-                let at = (blob * pixels + pixel) * depth + place;
-                let value = match (place < depth, masked) {
-                    (false, _) => T::from_f64(if is_valid { 255.0 } else { 0.0 }),
-                    (true, Some(nan)) if !is_valid => nan,
-                    _ => self.values.get(at).copied().ok_or_else(fail)?,
-                };
-                value.extend_le_bytes(&mut out);
-            }
+    let (depth, blobs) = (u64::from(info.depth), u64::from(info.bands));
+    // One blob with all samples, one per sample, or one with the mask for alpha.
+    let fits = match blobs {
+        1 => depth == layout.samples || layout.has_alpha && depth.checked_add(1) == Some(layout.samples),
+        many => depth == 1 && many == layout.samples && data_type.is_float(),
+    };
+    let count = layout.pixels().zip(usize::try_from(depth.saturating_mul(blobs)).ok());
+    let count = count.and_then(|(pixels, each)| pixels.checked_mul(each)).filter(|_| fits);
+    let count = count.ok_or_else(|| {
+        corrupt("lerc", format!("{blobs} blobs of {depth} values a pixel, expected {}", layout.samples))
+    })?;
+    let mut values = vec![T::default(); count];
+    let result = lerc::decode_into(bytes, &mut values).map_err(broken)?;
+    let fail = || corrupt("lerc", "its blobs have other sizes than the chunk");
+    let (pixels, samples) = layout.pixels().zip(usize::try_from(layout.samples).ok()).ok_or_else(fail)?;
+    let (depth, blobs) = (as_usize(result.depth), as_usize(result.bands));
+    let masked = (!T::is_integer()).then(|| T::from_f64(f64::NAN));
+    let mut out = Vec::with_capacity(pixels.saturating_mul(samples).saturating_mul(T::BYTES));
+    for pixel in 0..pixels {
+        for sample in 0..samples {
+            let (blob, place) = if blobs > 1 { (sample, 0) } else { (0, sample) };
+            let is_valid = result.valid_masks.get(blob).is_none_or(|mask| mask.is_valid(pixel));
+            let at = (blob * pixels + pixel) * depth + place;
+            let value = match (place < depth, masked) {
+                (false, _) => T::from_f64(if is_valid { 255.0 } else { 0.0 }),
+                (true, Some(nan)) if !is_valid => nan,
+                _ => values.get(at).copied().ok_or_else(fail)?,
+            };
+            value.extend_le_bytes(&mut out);
         }
-        Ok(out)
     }
+    Ok(out)
 }
 
 /// Encodes little-endian numbers as a blob of version 4 without mask and compression.
@@ -237,8 +230,9 @@ pub fn encode(data_type: &DataType, layout: &Layout, bytes: &[u8]) -> Result<Vec
     after.extend([0.0_f64, 0.0, 1.0].into_iter().flat_map(f64::to_le_bytes));
     after.extend(0_i32.to_le_bytes());
     // The range of each depth: readers only test whether it is a single value.
-    for bound in [0.0, 1.0] {
-        let bound = number(kind, bound);
+    for bound in [0, 1] {
+        let bound = FillValue::from_i128(data_type, bound).value();
+        let bound = bound.and_then(|bound| bound.to_stored(data_type, Endian::Little)).ok_or_else(refuse)?;
         (0..depth).for_each(|_| after.extend(&bound));
     }
     after.push(1);
@@ -253,36 +247,20 @@ pub fn encode(data_type: &DataType, layout: &Layout, bytes: &[u8]) -> Result<Vec
     Ok(blob)
 }
 
-fn number(kind: lerc::DataType, value: f64) -> Vec<u8> {
-    fn of<T: Sample>(value: f64) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        T::from_f64(value).extend_le_bytes(&mut bytes);
-        bytes
-    }
-    match kind {
-        lerc::DataType::Char => of::<i8>(value),
-        lerc::DataType::Byte => of::<u8>(value),
-        lerc::DataType::Short => of::<i16>(value),
-        lerc::DataType::UShort => of::<u16>(value),
-        lerc::DataType::Int => of::<i32>(value),
-        lerc::DataType::UInt => of::<u32>(value),
-        lerc::DataType::Float => of::<f32>(value),
-        lerc::DataType::Double => of::<f64>(value),
-    }
-}
+/// Types of LERC, as data types and as NumPy strings.
+static TYPES: [(lerc::DataType, DataType, &str); 8] = [
+    (lerc::DataType::Char, DataType::Int8, "|i1"),
+    (lerc::DataType::Byte, DataType::UInt8, "|u1"),
+    (lerc::DataType::Short, DataType::Int16, "<i2"),
+    (lerc::DataType::UShort, DataType::UInt16, "<u2"),
+    (lerc::DataType::Int, DataType::Int32, "<i4"),
+    (lerc::DataType::UInt, DataType::UInt32, "<u4"),
+    (lerc::DataType::Float, DataType::Float32, "<f4"),
+    (lerc::DataType::Double, DataType::Float64, "<f8"),
+];
 
 fn type_of(data_type: &DataType) -> Option<lerc::DataType> {
-    Some(match data_type {
-        DataType::Int8 => lerc::DataType::Char,
-        DataType::UInt8 => lerc::DataType::Byte,
-        DataType::Int16 => lerc::DataType::Short,
-        DataType::UInt16 => lerc::DataType::UShort,
-        DataType::Int32 => lerc::DataType::Int,
-        DataType::UInt32 => lerc::DataType::UInt,
-        DataType::Float32 => lerc::DataType::Float,
-        DataType::Float64 => lerc::DataType::Double,
-        _ => return None,
-    })
+    TYPES.iter().find(|(_, known, _)| known == data_type).map(|(kind, ..)| *kind)
 }
 
 fn no_type(data_type: &DataType) -> CodecFailure {
@@ -303,29 +281,19 @@ fn broken(reason: impl ToString) -> CodecFailure {
 /// Several blobs, and floating-point numbers with a mask, which readers ignore.
 pub(crate) fn decode_image(bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure> {
     let head = Head::parse(bytes)?;
-    let (info, data_type) = (&head.0, data_type_of(head.0.data_type));
+    let info = &head.0;
+    let known = TYPES.iter().find(|(kind, ..)| *kind == info.data_type);
+    let (_, data_type, _) = known.ok_or_else(|| broken("unknown type"))?;
     let (rows, columns, samples) = (info.height.into(), info.width.into(), info.depth.into());
     let layout = Layout { rows, columns, samples, has_alpha: false };
     let size = layout.elements().and_then(|elements| elements.checked_mul(data_type.number_size()));
     if size.and_then(|size| usize::try_from(size).ok()).is_none_or(|size| size > limit) {
         return Err(CodecFailure::TooLong { codec: "lerc".to_owned(), limit });
     }
-    match head.is_plain(&data_type, &layout)? {
-        true => decode(bytes, &data_type, &layout),
-        false => Err(CodecFailure::NoDecoder("LERC with a mask".to_owned())),
-    }
-}
-
-fn data_type_of(kind: lerc::DataType) -> DataType {
-    match kind {
-        lerc::DataType::Char => DataType::Int8,
-        lerc::DataType::Byte => DataType::UInt8,
-        lerc::DataType::Short => DataType::Int16,
-        lerc::DataType::UShort => DataType::UInt16,
-        lerc::DataType::Int => DataType::Int32,
-        lerc::DataType::UInt => DataType::UInt32,
-        lerc::DataType::Float => DataType::Float32,
-        lerc::DataType::Double => DataType::Float64,
+    if head.is_plain(data_type, &layout)? {
+        decode(bytes, data_type, &layout)
+    } else {
+        Err(CodecFailure::NoDecoder("LERC with a mask".to_owned()))
     }
 }
 
@@ -336,22 +304,14 @@ pub(crate) fn decode_chunk(bytes: &[u8], codec: &Codec, limit: usize) -> Result<
     let Codec::Lerc { dtype, rows, columns, samples, has_alpha } = codec else {
         return Err(parameters("lerc", "no parameters"));
     };
-    let data_type = match *dtype {
-        "|i1" => DataType::Int8,
-        "|u1" => DataType::UInt8,
-        "<i2" => DataType::Int16,
-        "<u2" => DataType::UInt16,
-        "<i4" => DataType::Int32,
-        "<u4" => DataType::UInt32,
-        "<f4" => DataType::Float32,
-        _ => DataType::Float64,
-    };
+    let known = TYPES.iter().find(|(_, _, name)| name == dtype);
+    let (_, data_type, _) = known.ok_or_else(|| parameters("lerc", format!("numbers of type {dtype}")))?;
     let whole = Layout { rows: *rows, columns: *columns, samples: *samples, has_alpha: *has_alpha };
     let size = whole.elements().and_then(|elements| elements.checked_mul(data_type.number_size()));
     let size = size.and_then(|size| usize::try_from(size).ok()).filter(|size| *size <= limit);
     let size = size.ok_or_else(|| CodecFailure::TooLong { codec: "lerc".to_owned(), limit })?;
     let stored = Layout { rows: Head::parse(bytes)?.rows().min(*rows), ..whole };
-    let mut values = decode(bytes, &data_type, &stored)?;
+    let mut values = decode(bytes, data_type, &stored)?;
     values.resize(size, 0);
     Ok(values)
 }

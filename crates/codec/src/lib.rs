@@ -23,6 +23,8 @@ pub mod jpeg;
 pub mod jpeg2000;
 pub mod lerc;
 pub mod png;
+#[cfg(feature = "rare")]
+mod rare;
 pub mod webp;
 
 pub use chain::{decode, decode_exact, decode_up_to, decode_variable, encode};
@@ -75,19 +77,6 @@ pub enum CodecFailure {
         /// Greatest number of decoded bytes.
         limit: usize,
     },
-}
-
-#[cfg(feature = "rare")]
-impl From<virtualize_rare::DecodeError> for CodecFailure {
-    fn from(error: virtualize_rare::DecodeError) -> Self {
-        use virtualize_rare::DecodeError;
-        match error {
-            DecodeError::NoDecoder(codec) => Self::NoDecoder(codec),
-            DecodeError::Parameters { codec, reason } => Self::Parameters { codec, reason },
-            DecodeError::TooLong { codec, limit } => Self::TooLong { codec, limit },
-            DecodeError::Corrupt { codec, reason } => Self::Corrupt { codec, reason },
-        }
-    }
 }
 
 pub(crate) fn corrupt(codec: &'static str, reason: impl ToString) -> CodecFailure {

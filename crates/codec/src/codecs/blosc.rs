@@ -140,10 +140,7 @@ fn unshuffle(block: Vec<u8>, header: &Header) -> Result<Vec<u8>, CodecFailure> {
     if header.flags & SHUFFLED != 0 && size > 1 {
         shuffle::decode(&block, u32::try_from(size).unwrap_or(1))
     } else if header.flags & BIT_SHUFFLED != 0 && (block.len() / size).is_multiple_of(8) {
-        let (whole, rest) = block.split_at(block.len() - block.len() % size);
-        let mut out = hdf5_bitshuffle::unshuffle(whole, size);
-        out.extend_from_slice(rest);
-        Ok(out)
+        Ok(hdf5_bitshuffle::unshuffle(&block, size))
     } else {
         Ok(block)
     }

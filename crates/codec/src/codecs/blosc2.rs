@@ -113,28 +113,23 @@ fn offsets(header: &Header<'_>, body: &[u8], count: usize) -> Result<Vec<u64>, C
         return Ok(Vec::new());
     }
     let index = body.get(header.stored..).ok_or_else(cut_off)?;
-    let (element, stored) = sizes(index)?;
-    check_trailer(index.get(stored..).ok_or_else(cut_off)?)?;
+    let ChunkHeader { element, stored, .. } = ChunkHeader::parse(index)?;
+    // The trailer is an array of the version, the layers (the size of their index, a map, and more), the length of the
+    // trailer, and the fingerprint.
+    let trailer = index.get(stored..).ok_or_else(cut_off)?;
+    let has_no_layers = field(trailer, 6) == Some([0xde, 0, 0]);
+    let length = trailer.len().checked_sub(23).and_then(|at| field::<5>(trailer, at));
+    let is_whole = length.is_some_and(|[kind, length @ ..]| {
+        kind == 0xce && usize_of(u32::from_be_bytes(length)) == trailer.len()
+    });
+    if !has_no_layers || !is_whole {
+        return Err(corrupt(NAME, "a trailer with another length, or with metalayers"));
+    }
     let index = decode_chunk(index, count * 8)?;
     if index.len() != count * 8 || element != 8 {
         return Err(corrupt(NAME, format!("an index of {} bytes for {count} chunks", index.len())));
     }
     Ok(index.as_chunks::<8>().0.iter().map(|offset| u64::from_le_bytes(*offset)).collect())
-}
-
-/// Checks that a trailer of this length has no metalayers: it is an array of the version, the layers (the size of their index,
-/// a map, and more), the length of the trailer, and the fingerprint.
-fn check_trailer(trailer: &[u8]) -> Result<(), CodecFailure> {
-    let map = field::<3>(trailer, 6);
-    let length = trailer.len().checked_sub(23).and_then(|at| field::<5>(trailer, at));
-    match (map, length) {
-        (Some([0xde, 0, 0]), Some([0xce, length @ ..]))
-            if usize_of(u32::from_be_bytes(length)) == trailer.len() =>
-        {
-            Ok(())
-        }
-        _ => Err(corrupt(NAME, "a trailer with another length, or with metalayers")),
-    }
 }
 
 /// Decodes one chunk of `size` decoded bytes. Its offset may stand for a run of one value.
@@ -310,11 +305,6 @@ impl Special {
     }
 }
 
-/// Returns the bytes of an element, and of the stored chunk.
-fn sizes(bytes: &[u8]) -> Result<(usize, usize), CodecFailure> {
-    ChunkHeader::parse(bytes).map(|header| (header.element, header.stored))
-}
-
 /// Decodes the chunk at the start of `bytes` to at most `limit` bytes.
 fn decode_chunk(bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure> {
     let header = ChunkHeader::parse(bytes)?;
@@ -399,13 +389,7 @@ fn append(mut block: Vec<u8>, header: &ChunkHeader, out: &mut Vec<u8>) -> Result
     for filter in header.filters.iter().rev() {
         match filter {
             Filter::Shuffle => block = shuffle::decode(&block, u32::try_from(header.element).unwrap_or(1))?,
-            Filter::BitShuffle => {
-                let whole = block.len() - block.len() % (8 * header.element);
-                let (planes, rest) = block.split_at(whole);
-                let mut elements = hdf5_bitshuffle::unshuffle(planes, header.element);
-                elements.extend_from_slice(rest);
-                block = elements;
-            }
+            Filter::BitShuffle => block = hdf5_bitshuffle::unshuffle(&block, header.element),
             Filter::Delta => undo_delta(&mut block, out, header.element),
         }
     }
@@ -531,8 +515,8 @@ impl Layer {
             self.chunk.iter().zip(&self.block).map(|(n, block)| n.div_ceil(*block)).collect();
         let block_bytes = self.block.iter().try_fold(element, |bytes, n| bytes.checked_mul(*n));
         let mut blocks = chunks.chunks_exact(block_bytes.filter(|bytes| *bytes > 0).ok_or_else(cut_off)?);
-        for chunk in Indices::new(&chunk_grid) {
-            for block in Indices::new(&block_grid) {
+        for chunk in indices(&chunk_grid) {
+            for block in indices(&block_grid) {
                 let source = blocks.next().ok_or_else(cut_off)?;
                 self.place(source, &chunk, &block, element, &mut out);
             }
@@ -553,7 +537,7 @@ impl Layer {
             extent.push(end.saturating_sub(within));
         }
         let (Some((columns, outer)), Some(width)) = (extent.split_last(), self.block.last()) else { return };
-        for row in Indices::new(outer) {
+        for row in indices(outer) {
             let from = flat(&row, &self.block).saturating_mul(*width);
             let to: Vec<usize> = row.iter().zip(&start).map(|(row, start)| row + start).collect();
             let last = self.shape.last().copied().unwrap_or(0);
@@ -586,34 +570,16 @@ fn take_list<const N: usize>(
     list.chunks_exact(N + 1).map(|item| number(*item.get(1..)?.first_chunk()?)).collect()
 }
 
-/// All indices of a grid, the last axis fastest.
-struct Indices<'a> {
-    grid: &'a [usize],
-    next: Option<Vec<usize>>,
-}
-
-impl<'a> Indices<'a> {
-    fn new(grid: &'a [usize]) -> Self {
-        Self { grid, next: (!grid.contains(&0)).then(|| vec![0; grid.len()]) }
-    }
-}
-
-impl Iterator for Indices<'_> {
-    type Item = Vec<usize>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let current = self.next.take()?;
-        let mut following = current.clone();
-        for (at, size) in following.iter_mut().zip(self.grid).rev() {
-            *at += 1;
-            if *at < *size {
-                self.next = Some(following);
-                break;
-            }
-            *at = 0;
+/// Returns all indices of a grid, the last axis fastest.
+fn indices(grid: &[usize]) -> impl Iterator<Item = Vec<usize>> {
+    (0..grid.iter().product()).map(move |mut number| {
+        let mut index = vec![0; grid.len()];
+        for (at, size) in index.iter_mut().zip(grid).rev() {
+            *at = number % size;
+            number /= size;
         }
-        Some(current)
-    }
+        index
+    })
 }
 
 #[cfg(test)]

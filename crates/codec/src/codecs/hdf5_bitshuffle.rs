@@ -30,14 +30,16 @@ pub(super) fn decode(bytes: &[u8], client_data: &[u32], limit: usize) -> Result<
     if !block.is_multiple_of(8) {
         return Err(parameters(NAME, format!("blocks of {block} elements, expected a multiple of 8")));
     }
-    let chosen = if block == 0 { default_block(size) } else { block };
+    // By default, blocks have about 8 KiB.
+    let block = if block == 0 { (8192 / size / 8 * 8).max(128) } else { block };
     match compression {
         0 => {
             if bytes.len() > limit {
                 return Err(CodecFailure::TooLong { codec: NAME.to_owned(), limit });
             }
             check_length(bytes.len(), size)?;
-            Ok(plain(bytes, size, chosen))
+            // Blocks without compression have no sizes.
+            Ok(bytes.chunks(block.saturating_mul(size)).flat_map(|part| unshuffle(part, size)).collect())
         }
         2 | 3 => compressed(bytes, size, compression == 2, limit),
         other => Err(CodecFailure::NoDecoder(format!("bitshuffle with compression {other}"))),
@@ -46,26 +48,10 @@ pub(super) fn decode(bytes: &[u8], client_data: &[u32], limit: usize) -> Result<
 
 /// Checks that a chunk is a whole number of elements.
 fn check_length(length: usize, size: usize) -> Result<(), CodecFailure> {
-    match length.is_multiple_of(size) {
-        true => Ok(()),
-        false => Err(corrupt(NAME, format!("{length} bytes, expected a multiple of {size}"))),
+    if length.is_multiple_of(size) {
+        return Ok(());
     }
-}
-
-/// Returns the elements of a block of about 8 KiB, a multiple of 8.
-fn default_block(size: usize) -> usize {
-    (8192 / size / 8 * 8).max(128)
-}
-
-/// Decodes blocks without compression, which have no sizes.
-fn plain(bytes: &[u8], size: usize, block: usize) -> Vec<u8> {
-    let mut out = Vec::with_capacity(bytes.len());
-    for part in bytes.chunks(block.max(8).saturating_mul(size)) {
-        let (whole, rest) = part.split_at(part.len() - part.len() % (8 * size));
-        out.extend(unshuffle(whole, size));
-        out.extend_from_slice(rest);
-    }
-    out
+    Err(corrupt(NAME, format!("{length} bytes, expected a multiple of {size}")))
 }
 
 fn compressed(bytes: &[u8], size: usize, lz4: bool, limit: usize) -> Result<Vec<u8>, CodecFailure> {
@@ -96,16 +82,15 @@ fn compressed(bytes: &[u8], size: usize, lz4: bool, limit: usize) -> Result<Vec<
 }
 
 /// Restores elements from planes of bits: bit `b` of all elements follows bit `b − 1` of all, packed with the first
-/// element in the lowest bit. The number of elements is a multiple of 8.
+/// element in the lowest bit. Elements after the last multiple of 8 stay as they are.
 pub(super) fn unshuffle(bytes: &[u8], size: usize) -> Vec<u8> {
-    let count = bytes.len() / size;
-    let mut out = vec![0; bytes.len()];
-    if count == 0 {
-        return out;
-    }
-    for (plane, bits) in bytes.chunks_exact(count / 8).enumerate() {
+    let groups = bytes.len() / (8 * size);
+    let (planes, rest) = bytes.split_at(groups * 8 * size);
+    let mut out = vec![0; planes.len()];
+    out.extend_from_slice(rest);
+    for (plane, bits) in planes.chunks_exact(groups.max(1)).enumerate() {
         let (byte, bit) = (plane / 8, plane % 8);
-        let targets = out.iter_mut().skip(byte).step_by(size);
+        let targets = out.iter_mut().skip(byte).step_by(size).take(groups * 8);
         for (element, target) in targets.enumerate() {
             let set = bits.get(element / 8).is_some_and(|bits| bits >> (element % 8) & 1 == 1);
             *target |= u8::from(set) << bit;

@@ -13,42 +13,32 @@ const NAME: &str = "HDF5 LZ4";
 
 /// Decodes a chunk of at most `limit` bytes.
 pub(super) fn decode(bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure> {
-    let short = || truncated(NAME);
-    let (total, block, mut rest) = take_sizes(NAME, bytes, limit)?;
-    let block = block.min(total);
-    if block == 0 && total > 0 {
-        return Err(corrupt(NAME, "blocks of no bytes"));
+    let (total, ..) = take_sizes(NAME, bytes, limit)?;
+    // A byte of LZ4 decodes to at most 255 bytes, which bounds the allocation.
+    if total > bytes.len().saturating_mul(255) {
+        return Err(truncated(NAME));
     }
-    let mut out = Vec::with_capacity(total);
-    while out.len() < total {
-        let size = block.min(total - out.len());
-        let (stored, after) = take_block(rest).ok_or_else(short)?;
-        if stored.len() == size {
-            out.extend_from_slice(stored);
-        } else {
-            out.extend(lz4_block(NAME, stored, size)?);
-        }
-        rest = after;
-    }
+    let mut out = vec![0; total];
+    decode_into(bytes, &mut out)?;
     Ok(out)
 }
 
-/// Decodes a chunk that fills `out`; `None` if it does not, or is damaged.
-pub(crate) fn decode_into(bytes: &[u8], out: &mut [u8]) -> Option<()> {
-    let (total, block, mut rest) = take_sizes(NAME, bytes, out.len()).ok()?;
-    if total != out.len() || block == 0 {
-        return None;
+/// Decodes a chunk that fills `out`.
+pub(crate) fn decode_into(bytes: &[u8], out: &mut [u8]) -> Result<(), CodecFailure> {
+    let (total, block, mut rest) = take_sizes(NAME, bytes, out.len())?;
+    if total != out.len() || block == 0 && total > 0 {
+        return Err(corrupt(NAME, format!("{total} bytes in blocks of {block}, expected {}", out.len())));
     }
     for target in out.chunks_mut(block.max(1)) {
-        let (stored, after) = take_block(rest)?;
-        match stored.len() == target.len() {
-            true => target.copy_from_slice(stored),
-            false if lz4_flex::block::decompress_into(stored, target).ok()? == target.len() => {}
-            false => return None,
+        let (stored, after) = take_block(rest).ok_or_else(|| truncated(NAME))?;
+        if stored.len() == target.len() {
+            target.copy_from_slice(stored);
+        } else {
+            lz4_into(NAME, stored, target)?;
         }
         rest = after;
     }
-    Some(())
+    Ok(())
 }
 
 /// Splits off the decoded sizes of the chunk, at most `limit`, and of a block.
@@ -84,11 +74,17 @@ pub(super) fn lz4_block(codec: &'static str, stored: &[u8], size: usize) -> Resu
         return Err(corrupt(codec, format!("{} bytes cannot decode to {size}", stored.len())));
     }
     let mut block = vec![0; size];
-    let written = lz4_flex::block::decompress_into(stored, &mut block).map_err(|e| corrupt(codec, e))?;
-    if written != size {
-        return Err(corrupt(codec, format!("a block of {written} bytes, expected {size}")));
-    }
+    lz4_into(codec, stored, &mut block)?;
     Ok(block)
+}
+
+/// Decodes one LZ4 block that fills `block`.
+fn lz4_into(codec: &'static str, stored: &[u8], block: &mut [u8]) -> Result<(), CodecFailure> {
+    let written = lz4_flex::block::decompress_into(stored, block).map_err(|e| corrupt(codec, e))?;
+    if written == block.len() {
+        return Ok(());
+    }
+    Err(corrupt(codec, format!("a block of {written} bytes, expected {}", block.len())))
 }
 
 /// Encodes the chunk as one block.

@@ -1,12 +1,8 @@
 //! HDF5's scale-offset filter (6): differences to the chunk's minimum, in as few bits as they need.
 //! <https://github.com/HDFGroup/hdf5/blob/develop/src/H5Zscaleoffset.c>
 //!
-//! Client data: scale type (0 decimal scale of floats, 2 integers), scale factor, elements, class (0 integer, 1 float),
-//! size, sign (0 or 1), byte order (1 big), 1 if a fill value is defined, the fill value in 4-byte words. A chunk, numbers
-//! little-endian:
-//!
 //! ```text
-//! 4  bits per difference
+//! 4  bits per difference (numbers little-endian)
 //! 1  size of the minimum, 8
 //! 8  minimum
 //! 8  unused
@@ -14,7 +10,9 @@
 //! ```
 
 use virtualize_bytes::BitReader;
+use virtualize_zarr::{Endian, FilterParameters, ScaleOffset};
 
+use super::numbers::{number, push_number};
 use crate::{CodecFailure, corrupt, parameters};
 
 const NAME: &str = "scale-offset";
@@ -22,80 +20,13 @@ const NAME: &str = "scale-offset";
 /// Offset of the differences.
 const DATA: usize = 21;
 
-struct Parameters {
-    decimal: bool,
-    factor: i32,
-    elements: usize,
-    size: usize,
-    big_endian: bool,
-    fill: Option<u64>,
-}
-
-impl Parameters {
-    fn parse(client_data: &[u32]) -> Result<Self, CodecFailure> {
-        let wrong = || parameters(NAME, format!("client data {client_data:?}"));
-        let [scale_type, factor, elements, class, size, sign, order, filled, fill @ ..] = client_data else {
-            return Err(wrong());
-        };
-        let fill = match fill {
-            [low, high, ..] => (u64::from(*high) << 32) | u64::from(*low),
-            [low] => u64::from(*low),
-            [] => 0,
-        };
-        let sensible = match class {
-            0 => {
-                let most_bits = i64::from(*size) * 8;
-                *scale_type == 2
-                    && matches!(size, 1 | 2 | 4 | 8)
-                    && *sign <= 1
-                    && i64::from(factor.cast_signed()) <= most_bits
-            }
-            1 => *scale_type == 0 && matches!(size, 4 | 8),
-            _ => false,
-        };
-        if !sensible || *order > 1 {
-            return Err(wrong());
-        }
-        let size = usize::try_from(*size).map_err(|_| wrong())?;
-        Ok(Self {
-            decimal: *class == 1,
-            factor: factor.cast_signed(),
-            elements: usize::try_from(*elements).map_err(|_| wrong())?,
-            size,
-            big_endian: *order == 1,
-            fill: (*filled == 1).then_some(fill & ones(u32::try_from(size * 8).unwrap_or(64))),
-        })
-    }
-
-    /// Returns the bits of the element that a stored difference encodes.
-    fn value(&self, stored: u64, bits: u32, minimum: u64) -> u64 {
-        match self.fill {
-            Some(fill) if stored == ones(bits) => fill,
-            _ if !self.decimal => stored.wrapping_add(minimum),
-            _ if self.size == 4 => {
-                let signed = u32::try_from(stored & 0xffff_ffff).unwrap_or(0).cast_signed();
-                #[expect(
-                    clippy::cast_precision_loss,
-                    clippy::cast_possible_truncation,
-                    reason = "as libhdf5 does"
-                )]
-                let number = signed as f32 / 10f64.powi(self.factor) as f32;
-                let minimum = f32::from_bits(u32::try_from(minimum & 0xffff_ffff).unwrap_or(0));
-                u64::from((number + minimum).to_bits())
-            }
-            _ => {
-                #[expect(clippy::cast_precision_loss, reason = "as libhdf5 does")]
-                let number = stored.cast_signed() as f64 / 10f64.powi(self.factor);
-                (number + f64::from_bits(minimum)).to_bits()
-            }
-        }
-    }
-}
-
 /// Decodes a chunk of at most `limit` bytes.
 pub(super) fn decode(bytes: &[u8], client_data: &[u32], limit: usize) -> Result<Vec<u8>, CodecFailure> {
-    let parameters = Parameters::parse(client_data)?;
-    let total = parameters.elements.checked_mul(parameters.size).filter(|total| *total <= limit);
+    let wrong = || parameters(NAME, format!("client data {client_data:?}"));
+    let parameters = ScaleOffset::from_client_data(client_data).ok_or_else(wrong)?;
+    let [size, elements] = [parameters.size, parameters.elements].map(usize::try_from);
+    let (size, elements) = (size.map_err(|_| wrong())?, elements.map_err(|_| wrong())?);
+    let total = elements.checked_mul(size).filter(|total| *total <= limit);
     let total = total.ok_or_else(|| CodecFailure::TooLong { codec: NAME.to_owned(), limit })?;
     let cut_off = || corrupt(NAME, "the chunk is truncated");
     let (bits, rest) = bytes.split_first_chunk::<4>().ok_or_else(cut_off)?;
@@ -103,33 +34,47 @@ pub(super) fn decode(bytes: &[u8], client_data: &[u32], limit: usize) -> Result<
     let minimum = rest.first_chunk::<8>().ok_or_else(cut_off)?;
     let data = bytes.get(DATA..).unwrap_or_default();
     let bits = u32::from_le_bytes(*bits);
-    let full = u32::try_from(parameters.size * 8).unwrap_or(64);
+    let full = parameters.size * 8;
     if bits > full || *minimum_size != 8 {
         return Err(corrupt(NAME, format!("{bits} bits, minimum of {minimum_size} bytes")));
     }
     let minimum = u64::from_le_bytes(*minimum);
     let mut reader = BitReader::new(data);
     let mut out = Vec::with_capacity(total);
-    for _ in 0..parameters.elements {
+    for _ in 0..elements {
         let value = if bits == full {
-            let stored = data.get(out.len()..out.len() + parameters.size).ok_or_else(cut_off)?;
-            stored.iter().rev().fold(0, |value, byte| (value << 8) | u64::from(*byte))
+            number(data.get(out.len()..out.len() + size).ok_or_else(cut_off)?, false)
         } else {
-            parameters.value(reader.read(bits).ok_or_else(cut_off)?, bits, minimum)
+            value(&parameters, reader.read(bits).ok_or_else(cut_off)?, bits, minimum).into()
         };
-        let little = value.to_le_bytes();
-        let element = little.get(..parameters.size).unwrap_or_default();
-        if parameters.big_endian {
-            out.extend(element.iter().rev());
-        } else {
-            out.extend_from_slice(element);
-        }
+        push_number(value, size, parameters.byte_order == Endian::Big, &mut out);
     }
     Ok(out)
 }
 
-fn ones(bits: u32) -> u64 {
-    u64::MAX.checked_shr(64 - bits.min(64)).unwrap_or(0)
+/// Returns the bits of the element that a stored difference encodes.
+fn value(parameters: &ScaleOffset, stored: u64, bits: u32, minimum: u64) -> u64 {
+    let ones = u64::MAX.checked_shr(64 - bits.min(64)).unwrap_or(0);
+    match (parameters.fill_value_bits, parameters.decimals) {
+        (Some(fill), _) if stored == ones => fill,
+        (_, None) => stored.wrapping_add(minimum),
+        (_, Some(decimals)) if parameters.size == 4 => {
+            let signed = u32::try_from(stored & 0xffff_ffff).unwrap_or(0).cast_signed();
+            #[expect(
+                clippy::cast_precision_loss,
+                clippy::cast_possible_truncation,
+                reason = "as libhdf5 does"
+            )]
+            let number = signed as f32 / 10f64.powi(decimals) as f32;
+            let minimum = f32::from_bits(u32::try_from(minimum & 0xffff_ffff).unwrap_or(0));
+            u64::from((number + minimum).to_bits())
+        }
+        (_, Some(decimals)) => {
+            #[expect(clippy::cast_precision_loss, reason = "as libhdf5 does")]
+            let number = stored.cast_signed() as f64 / 10f64.powi(decimals);
+            (number + f64::from_bits(minimum)).to_bits()
+        }
+    }
 }
 
 #[cfg(test)]

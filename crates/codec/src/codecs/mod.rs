@@ -18,11 +18,12 @@ mod numbers;
 mod numcodecs;
 mod packbits;
 pub(crate) mod predictor;
-mod shuffle;
+pub(crate) mod shuffle;
 pub(crate) mod streams;
 
 use virtualize_zarr::Codec;
 
+use self::predictor::Layout;
 use crate::{CodecFailure, parameters};
 
 /// Decodes stored bytes by one codec to at most `limit` bytes; `None` means that they stay as they are.
@@ -39,8 +40,17 @@ pub(crate) fn decode(codec: &Codec, bytes: &[u8], limit: usize) -> Result<Option
         | Codec::VlenUtf8
         | Codec::VlenBytes
         | Codec::Rounded { .. } => return Ok(None),
-        Codec::Delta { axis, dtype, shape } => predictor::decode_delta(bytes, *axis, dtype, shape),
-        Codec::FloatPredictor { axis, dtype, shape } => predictor::decode_floats(bytes, *axis, dtype, shape),
+        Codec::Delta { axis, dtype, shape } => {
+            let mut out = bytes.to_vec();
+            Layout::new(*axis, dtype, shape)?.decode_delta(&mut out);
+            Ok(out)
+        }
+        Codec::FloatPredictor { axis, dtype, shape } => {
+            let mut out = vec![0; bytes.len()];
+            let written = Layout::new(*axis, dtype, shape)?.decode_floats(bytes, &mut out);
+            out.truncate(written);
+            Ok(out)
+        }
         Codec::PackBitsOfIntegers { bits_per_sample, run_length, dtype } => {
             numbers::Packed::new(*bits_per_sample, *run_length, dtype)?.decode(bytes, limit)
         }
@@ -63,7 +73,9 @@ pub(crate) fn decode(codec: &Codec, bytes: &[u8], limit: usize) -> Result<Option
         }
         Codec::Difference { dtype } => {
             let size = dtype.get(2..).and_then(|size| size.parse().ok()).unwrap_or(1).max(1);
-            predictor::decode_delta(bytes, 0, dtype, &[(bytes.len() as u64 / size).max(1)])
+            let mut out = bytes.to_vec();
+            Layout::new(0, dtype, &[(bytes.len() as u64 / size).max(1)])?.decode_delta(&mut out);
+            Ok(out)
         }
         Codec::PackedBools => numcodecs::decode_bools(bytes, limit),
         Codec::FixedScaleOffset { offset, scale, dtype, astype } => {
@@ -93,7 +105,7 @@ pub(crate) fn decode(codec: &Codec, bytes: &[u8], limit: usize) -> Result<Option
         | Codec::Sperr { .. }
         | Codec::Zfp { .. }
         | Codec::JpegLs { .. }
-        | Codec::Tiff(_) => Ok(virtualize_rare::decode(codec, bytes, limit)?),
+        | Codec::Tiff(_) => crate::rare::decode(codec, bytes, limit),
         #[cfg(not(feature = "rare"))]
         Codec::Sz { .. }
         | Codec::Sz3 { .. }
@@ -124,8 +136,10 @@ pub(crate) fn encode(codec: &Codec, bytes: &[u8]) -> Result<Option<Vec<u8>>, Cod
         | Codec::ReversedBytes { .. }
         | Codec::VlenUtf8
         | Codec::VlenBytes => return Ok(None),
-        Codec::Delta { axis, dtype, shape } => predictor::encode_delta(bytes, *axis, dtype, shape),
-        Codec::FloatPredictor { axis, dtype, shape } => predictor::encode_floats(bytes, *axis, dtype, shape),
+        Codec::Delta { axis, dtype, shape } => Ok(Layout::new(*axis, dtype, shape)?.encode_delta(bytes)),
+        Codec::FloatPredictor { axis, dtype, shape } => {
+            Ok(Layout::new(*axis, dtype, shape)?.encode_floats(bytes))
+        }
         Codec::PackBitsOfIntegers { bits_per_sample, run_length, dtype } => {
             numbers::Packed::new(*bits_per_sample, *run_length, dtype)?.encode(bytes)
         }

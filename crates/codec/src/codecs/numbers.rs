@@ -6,12 +6,14 @@ use virtualize_zarr::{Endian, StoredInteger};
 
 use crate::{CodecFailure, corrupt, parameters};
 
-fn get(bytes: &[u8], is_big: bool) -> u128 {
+/// Returns the unsigned number of some bytes.
+pub(super) fn number(bytes: &[u8], is_big: bool) -> u128 {
     let push = |value: u128, byte: &u8| (value << 8) | u128::from(*byte);
     if is_big { bytes.iter().fold(0, push) } else { bytes.iter().rev().fold(0, push) }
 }
 
-fn push(value: u128, size: usize, is_big: bool, out: &mut Vec<u8>) {
+/// Appends the lowest bytes of a number.
+pub(super) fn push_number(value: u128, size: usize, is_big: bool, out: &mut Vec<u8>) {
     let bytes = value.to_le_bytes();
     let significant = bytes.get(..size).unwrap_or_default();
     if is_big { out.extend(significant.iter().rev()) } else { out.extend_from_slice(significant) }
@@ -46,7 +48,7 @@ impl Integers {
     }
 
     fn value(&self, stored: &[u8]) -> u128 {
-        let left = get(stored, self.stored.endian == Endian::Big) >> self.stored.offset << self.unused;
+        let left = number(stored, self.stored.endian == Endian::Big) >> self.stored.offset << self.unused;
         if self.stored.signed {
             (left.cast_signed() >> self.unused).cast_unsigned()
         } else {
@@ -65,7 +67,7 @@ impl Integers {
         }
         let mut out = Vec::with_capacity(bytes.len() / self.stored_size * self.size);
         for stored in bytes.chunks_exact(self.stored_size) {
-            push(self.value(stored), self.size, self.is_big, &mut out);
+            push_number(self.value(stored), self.size, self.is_big, &mut out);
         }
         Ok(out)
     }
@@ -74,12 +76,12 @@ impl Integers {
     pub(super) fn encode(&self, bytes: &[u8]) -> Result<Vec<u8>, CodecFailure> {
         let mut out = Vec::with_capacity(bytes.len() / self.size * self.stored_size);
         for decoded in bytes.chunks_exact(self.size) {
-            let significant = get(decoded, self.is_big) << self.unused >> self.unused;
+            let significant = number(decoded, self.is_big) << self.unused >> self.unused;
             let start = out.len();
             let is_big = self.stored.endian == Endian::Big;
-            push(significant << self.stored.offset, self.stored_size, is_big, &mut out);
+            push_number(significant << self.stored.offset, self.stored_size, is_big, &mut out);
             let mut back = Vec::with_capacity(self.size);
-            push(self.value(out.get(start..).unwrap_or_default()), self.size, self.is_big, &mut back);
+            push_number(self.value(out.get(start..).unwrap_or_default()), self.size, self.is_big, &mut back);
             if back != decoded {
                 let found = format!("a number that does not fit {} bits", self.stored.precision);
                 return Err(parameters("integers", found));
@@ -122,7 +124,7 @@ impl Packed {
                     return Ok(out);
                 }
                 let Some(value) = reader.read(self.bits) else { break };
-                push(value.into(), self.size, self.is_big, &mut out);
+                push_number(value.into(), self.size, self.is_big, &mut out);
             }
         }
         Ok(out)
@@ -133,7 +135,7 @@ impl Packed {
         let mut writer = BitWriter::default();
         for row in bytes.chunks(self.run * self.size) {
             for element in row.chunks_exact(self.size) {
-                let value = get(element, self.is_big);
+                let value = number(element, self.is_big);
                 if value >> self.bits != 0 {
                     let found = format!("{value} does not fit {} bits", self.bits);
                     return Err(parameters("imagecodecs_packints", found));

@@ -4,6 +4,10 @@
 //! one, modulo 2ⁿ. Predictor 3 (Adobe Photoshop TIFF Technical Note 3): the bytes of a row of floats in planes, the most
 //! significant first in either byte order, then each byte as its difference to the byte one stride before, modulo 256.
 
+use super::{
+    numbers::{number, push_number},
+    shuffle::interleave,
+};
 use crate::{CodecFailure, parameters};
 
 /// Rows of elements along which a predictor runs.
@@ -21,13 +25,8 @@ pub(crate) struct Layout {
 impl Layout {
     /// Checks the parameters of a predictor: `axis` of a chunk of `shape` (negative ones count from the end), and
     /// `dtype` as a NumPy string.
-    pub(crate) fn new(
-        codec: &'static str,
-        axis: isize,
-        dtype: &str,
-        shape: &[u64],
-    ) -> Result<Self, CodecFailure> {
-        let wrong = || parameters(codec, format!("axis {axis} of shape {shape:?} with dtype {dtype}"));
+    pub(crate) fn new(axis: isize, dtype: &str, shape: &[u64]) -> Result<Self, CodecFailure> {
+        let wrong = || parameters("predictor", format!("axis {axis} of shape {shape:?} with dtype {dtype}"));
         let size = dtype.get(2..).and_then(|size| size.parse().ok()).ok_or_else(wrong)?;
         if !matches!(size, 1 | 2 | 4 | 8) {
             return Err(wrong());
@@ -47,117 +46,108 @@ impl Layout {
         self.row * self.size
     }
 
-    /// Returns the bits of an element.
-    pub(crate) fn get(&self, element: &[u8]) -> u64 {
-        let add = |value: u64, byte: &u8| (value << 8) | u64::from(*byte);
-        if self.big_endian { element.iter().fold(0, add) } else { element.iter().rev().fold(0, add) }
-    }
-
-    pub(crate) fn set(&self, element: &mut [u8], value: u64) {
-        let little = value.to_le_bytes();
-        if self.big_endian {
-            element.iter_mut().rev().zip(little).for_each(|(byte, new)| *byte = new);
-        } else {
-            element.iter_mut().zip(little).for_each(|(byte, new)| *byte = new);
+    /// Reverses horizontal differencing in place.
+    pub(crate) fn decode_delta(&self, out: &mut [u8]) {
+        /// Adds numbers of a type along the rows.
+        macro_rules! add {
+            ($type:ty, $from:ident, $to:ident) => {
+                for row in out.chunks_mut(self.row_bytes()) {
+                    add_along(row, self.stride, &|sum, n| {
+                        <$type>::$from(sum).wrapping_add(<$type>::$from(n)).$to()
+                    });
+                }
+            };
+        }
+        match (self.size, self.big_endian) {
+            (1, _) => add!(u8, from_le_bytes, to_le_bytes),
+            (2, false) => add!(u16, from_le_bytes, to_le_bytes),
+            (2, true) => add!(u16, from_be_bytes, to_be_bytes),
+            (4, false) => add!(u32, from_le_bytes, to_le_bytes),
+            (4, true) => add!(u32, from_be_bytes, to_be_bytes),
+            (_, false) => add!(u64, from_le_bytes, to_le_bytes),
+            (_, true) => add!(u64, from_be_bytes, to_be_bytes),
         }
     }
-}
 
-pub(super) fn decode_delta(
-    bytes: &[u8],
-    axis: isize,
-    dtype: &str,
-    shape: &[u64],
-) -> Result<Vec<u8>, CodecFailure> {
-    run_delta(bytes, axis, dtype, shape, |sum, stored| {
-        let value = stored.wrapping_add(sum);
-        (value, value)
-    })
-}
-
-pub(super) fn encode_delta(
-    bytes: &[u8],
-    axis: isize,
-    dtype: &str,
-    shape: &[u64],
-) -> Result<Vec<u8>, CodecFailure> {
-    run_delta(bytes, axis, dtype, shape, |last, value| (value.wrapping_sub(last), value))
-}
-
-/// Applies `step` along each row. It gets what it kept of the element one stride before (0 at the start) and the
-/// element, and returns what to write and what to keep.
-fn run_delta(
-    bytes: &[u8],
-    axis: isize,
-    dtype: &str,
-    shape: &[u64],
-    step: impl Fn(u64, u64) -> (u64, u64),
-) -> Result<Vec<u8>, CodecFailure> {
-    let layout = Layout::new("imagecodecs_delta", axis, dtype, shape)?;
-    let mut out = bytes.to_vec();
-    let mut before = vec![0; layout.stride.min(bytes.len())];
-    for row in out.chunks_mut(layout.row_bytes()) {
-        before.fill(0);
-        for pixel in row.chunks_mut(layout.stride * layout.size) {
-            for (element, last) in pixel.chunks_exact_mut(layout.size).zip(&mut before) {
-                let (written, kept) = step(*last, layout.get(element));
-                layout.set(element, written);
-                *last = kept;
+    pub(super) fn encode_delta(&self, bytes: &[u8]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(bytes.len());
+        for row in bytes.chunks(self.row_bytes()) {
+            let elements = row.chunks_exact(self.size);
+            out.extend(row.iter().take(self.stride * self.size));
+            for (element, before) in elements.clone().skip(self.stride).zip(elements) {
+                let [element, before] = [element, before].map(|bytes| number(bytes, self.big_endian));
+                push_number(element.wrapping_sub(before), self.size, self.big_endian, &mut out);
             }
         }
+        out.extend(bytes.get(out.len()..).unwrap_or_default());
+        out
     }
-    Ok(out)
-}
 
-pub(super) fn decode_floats(
-    bytes: &[u8],
-    axis: isize,
-    dtype: &str,
-    shape: &[u64],
-) -> Result<Vec<u8>, CodecFailure> {
-    let layout = Layout::new("imagecodecs_floatpred", axis, dtype, shape)?;
-    let mut out = Vec::with_capacity(bytes.len());
-    for row in bytes.chunks_exact(layout.row_bytes()) {
-        let mut row = row.to_vec();
-        for at in layout.stride..row.len() {
-            let before = row.get(at - layout.stride).copied().unwrap_or(0);
-            if let Some(byte) = row.get_mut(at) {
-                *byte = byte.wrapping_add(before);
-            }
+    /// Reverses the floating-point predictor in whole rows, and returns the number of bytes written.
+    pub(crate) fn decode_floats(&self, bytes: &[u8], out: &mut [u8]) -> usize {
+        let mut written = 0;
+        let rows = bytes.chunks_exact(self.row_bytes()).zip(out.chunks_exact_mut(self.row_bytes()));
+        for (stored, elements) in rows {
+            let mut row = stored.to_vec();
+            add_along::<1>(&mut row, self.stride, &|[sum], [byte]| [byte.wrapping_add(sum)]);
+            interleave(&row, elements, self.size, !self.big_endian);
+            written += row.len();
         }
-        for element in 0..layout.row {
-            let planes = row.iter().skip(element).step_by(layout.row).copied();
+        written
+    }
+
+    pub(super) fn encode_floats(&self, bytes: &[u8]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(bytes.len());
+        for row in bytes.chunks_exact(self.row_bytes()) {
             let start = out.len();
-            out.extend(planes);
-            if !layout.big_endian {
-                out.get_mut(start..).unwrap_or_default().reverse();
+            for plane in 0..self.size {
+                let plane = if self.big_endian { plane } else { self.size - 1 - plane };
+                out.extend(row.iter().skip(plane).step_by(self.size));
+            }
+            let Some(coded) = out.get_mut(start..) else { continue };
+            for at in (self.stride..coded.len()).rev() {
+                let before = coded.get(at - self.stride).copied().unwrap_or(0);
+                if let Some(byte) = coded.get_mut(at) {
+                    *byte = byte.wrapping_sub(before);
+                }
             }
         }
+        out
     }
-    Ok(out)
 }
 
-pub(super) fn encode_floats(
-    bytes: &[u8],
-    axis: isize,
-    dtype: &str,
-    shape: &[u64],
-) -> Result<Vec<u8>, CodecFailure> {
-    let layout = Layout::new("imagecodecs_floatpred", axis, dtype, shape)?;
-    let mut out = Vec::with_capacity(bytes.len());
-    for row in bytes.chunks_exact(layout.row_bytes()) {
-        let start = out.len();
-        for plane in 0..layout.size {
-            let plane = if layout.big_endian { plane } else { layout.size - 1 - plane };
-            out.extend(row.iter().skip(plane).step_by(layout.size));
-        }
-        let Some(coded) = out.get_mut(start..) else { continue };
-        for at in (layout.stride..coded.len()).rev() {
-            let before = coded.get(at - layout.stride).copied().unwrap_or(0);
-            if let Some(byte) = coded.get_mut(at) {
-                *byte = byte.wrapping_sub(before);
+/// Adds to each element of a row the one `stride` elements before.
+fn add_along<const N: usize>(row: &mut [u8], stride: usize, add: &impl Fn([u8; N], [u8; N]) -> [u8; N]) {
+    let (elements, _) = row.as_chunks_mut::<N>();
+    match stride {
+        1 => interleaved::<N, 1>(elements, add),
+        2 => interleaved::<N, 2>(elements, add),
+        3 => interleaved::<N, 3>(elements, add),
+        4 => interleaved::<N, 4>(elements, add),
+        _ => {
+            let mut pixels = elements.chunks_mut(stride);
+            let Some(mut before) = pixels.next() else { return };
+            for pixel in pixels {
+                pixel
+                    .iter_mut()
+                    .zip(before.iter())
+                    .for_each(|(element, last)| *element = add(*last, *element));
+                before = pixel;
             }
         }
     }
-    Ok(out)
+}
+
+/// Adds along a row of pixels of `S` samples.
+fn interleaved<const N: usize, const S: usize>(
+    elements: &mut [[u8; N]],
+    add: &impl Fn([u8; N], [u8; N]) -> [u8; N],
+) {
+    let mut sums = [[0; N]; S];
+    for pixel in elements.chunks_mut(S) {
+        for (sum, element) in sums.iter_mut().zip(pixel) {
+            *sum = add(*sum, *element);
+            *element = *sum;
+        }
+    }
 }

@@ -19,8 +19,11 @@ pub(super) const SZ3: [&str; 10] = ["<f4", "<f8", "|u1", "|i1", "<u2", "<i2", "<
 pub(super) const LERC: [&str; 8] = ["|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<f4", "<f8"];
 
 /// Parameters of a filter by name.
-pub(super) trait Parameters: Serialize + DeserializeOwned {
+pub trait Parameters: Serialize + DeserializeOwned {
+    /// Parses client data. Returns `None` for combinations that the filter does not have.
     fn from_client_data(client_data: &[u32]) -> Option<Self>;
+
+    /// Returns the client data.
     fn to_client_data(&self) -> Option<Vec<u32>>;
 }
 
@@ -98,15 +101,20 @@ impl Parameters for Bitshuffle {
 /// 1 float), size, sign, byte order, whether a fill value is defined, the fill value in 4-byte words.
 /// <https://github.com/HDFGroup/hdf5/blob/develop/src/H5Zscaleoffset.c>
 #[derive(Serialize, Deserialize)]
-pub(super) struct ScaleOffset {
+pub struct ScaleOffset {
     r#type: Class,
+    /// Decimal digits of floats; `None` for integers.
     #[serde(skip_serializing_if = "Option::is_none")]
-    decimals: Option<i32>,
-    size: u32,
-    byte_order: Endian,
-    elements: u32,
+    pub decimals: Option<i32>,
+    /// Bytes of an element.
+    pub size: u32,
+    /// Byte order of elements.
+    pub byte_order: Endian,
+    /// Elements of a chunk.
+    pub elements: u32,
+    /// Bits of the fill value, if it is defined.
     #[serde(skip_serializing_if = "Option::is_none")]
-    fill_value_bits: Option<u64>,
+    pub fill_value_bits: Option<u64>,
 }
 
 #[derive(Clone, Copy, Serialize, Deserialize)]
@@ -118,12 +126,15 @@ enum Class {
 
 impl Parameters for ScaleOffset {
     fn from_client_data(client_data: &[u32]) -> Option<Self> {
-        let [scale_type, factor, elements, class, size, _sign, order, filled, fill @ ..] = client_data else {
+        let [scale_type, factor, elements, class, size, sign, order, filled, fill @ ..] = client_data else {
             return None;
         };
-        let (r#type, decimals) = match (class, scale_type) {
-            (0, 2) => (Class::Integer, None),
-            (1, 0) => (Class::Float, Some(factor.cast_signed())),
+        let factor = factor.cast_signed();
+        let (r#type, decimals) = match (class, scale_type, size) {
+            (0, 2, 1 | 2 | 4 | 8) if *sign <= 1 && i64::from(factor) <= i64::from(*size) * 8 => {
+                (Class::Integer, None)
+            }
+            (1, 0, 4 | 8) => (Class::Float, Some(factor)),
             _ => return None,
         };
         let word = |at| u64::from(fill.get(at).copied().unwrap_or(0));
@@ -133,7 +144,7 @@ impl Parameters for ScaleOffset {
             size: *size,
             byte_order: byte_order(*order)?,
             elements: *elements,
-            fill_value_bits: (*filled != 0).then(|| (word(1) << 32) | word(0)),
+            fill_value_bits: (*filled == 1).then(|| (word(1) << 32) | word(0)),
         })
     }
 
@@ -166,26 +177,32 @@ fn byte_order(order: u32) -> Option<Endian> {
 /// Nbit (5), which no released reader decodes. Client data: number of values, whether chunks are stored unchanged,
 /// elements per chunk, the type. <https://github.com/HDFGroup/hdf5/blob/develop/src/H5Znbit.c>
 #[derive(Serialize, Deserialize)]
-pub(super) struct Nbit {
-    elements: u32,
-    r#type: NbitType,
+pub struct Nbit {
+    /// Elements of a chunk.
+    pub elements: u32,
+    /// Type of an element.
+    pub r#type: NbitType,
 }
 
 /// Type of nbit. Client data: 1 atomic (size, byte order, precision, bit offset), 2 array (size, base type), 3 compound
 /// (size, number of members, then offset and type of each), 4 any other (size), stored unchanged.
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "class", rename_all = "lowercase")]
-enum NbitType {
+#[expect(missing_docs, reason = "named as in the client data")]
+pub enum NbitType {
     Atomic { size: u32, byte_order: Endian, precision: u32, offset: u32 },
     Array { size: u32, base: Box<NbitType> },
     Compound { size: u32, members: Vec<NbitMember> },
     Unchanged { size: u32 },
 }
 
+/// A member of a compound type.
 #[derive(Serialize, Deserialize)]
-struct NbitMember {
-    at: u32,
-    r#type: NbitType,
+pub struct NbitMember {
+    /// Offset in the compound, in bytes.
+    pub at: u32,
+    /// Type.
+    pub r#type: NbitType,
 }
 
 /// Maximum depth of nested types of nbit.
@@ -207,22 +224,37 @@ impl Parameters for Nbit {
 }
 
 impl NbitType {
+    /// Returns the bytes of an element.
+    pub fn size(&self) -> u32 {
+        match self {
+            Self::Atomic { size, .. }
+            | Self::Array { size, .. }
+            | Self::Compound { size, .. }
+            | Self::Unchanged { size } => *size,
+        }
+    }
+
     fn read(values: &mut dyn Iterator<Item = u32>, depth: usize) -> Option<Self> {
         let depth = depth.checked_sub(1)?;
-        let (class, size) = (values.next()?, values.next()?);
+        let (class, size) = (values.next()?, values.next().filter(|size| *size > 0)?);
         Some(match class {
-            1 => Self::Atomic {
-                size,
-                byte_order: byte_order(values.next()?)?,
-                precision: values.next()?,
-                offset: values.next()?,
-            },
-            2 => Self::Array { size, base: Box::new(Self::read(values, depth)?) },
+            1 => {
+                let (byte_order, precision, offset) =
+                    (byte_order(values.next()?)?, values.next()?, values.next()?);
+                let fits = size <= 8 && precision > 0 && precision.checked_add(offset)? <= size * 8;
+                fits.then_some(Self::Atomic { size, byte_order, precision, offset })?
+            }
+            2 => {
+                let base = Self::read(values, depth).map(Box::new)?;
+                size.is_multiple_of(base.size()).then_some(Self::Array { size, base })?
+            }
             3 => {
                 let count = values.next()?;
                 let mut members = Vec::new();
                 for _ in 0..count {
-                    members.push(NbitMember { at: values.next()?, r#type: Self::read(values, depth)? });
+                    let member = NbitMember { at: values.next()?, r#type: Self::read(values, depth)? };
+                    let end = member.at.checked_add(member.r#type.size()).filter(|end| *end <= size);
+                    end.map(|_| members.push(member))?;
                 }
                 Self::Compound { size, members }
             }

@@ -11,14 +11,12 @@
 
 use virtualize_bytes::BitReader;
 
-use crate::{
-    DecodeError, corrupt, parameters,
-    sz3::{
-        blocks::Lorenzo,
-        huffman::{Reader, Tree},
-    },
+use super::sz3::{
+    blocks::{Lorenzo, advance, strides},
+    huffman::{Reader, Tree},
+    number::Number,
 };
-use crate::{inflate, sz3::number::Number};
+use crate::{CodecFailure, codecs::streams, corrupt, parameters};
 
 const NAME: &str = "sz";
 
@@ -55,7 +53,7 @@ trait Real: Number + std::ops::Add<Output = Self> + std::ops::Mul<Output = Self>
         Self::from_le_slice(&reversed)
     }
 
-    fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+    fn read(reader: &mut Reader<'_>) -> Result<Self, CodecFailure> {
         Self::from_be_slice(reader.bytes(Self::SIZE)?).ok_or_else(cut_off)
     }
 }
@@ -82,7 +80,7 @@ pub(super) fn decode(
     bytes: &[u8],
     (width, shape): (usize, &[u64]),
     limit: usize,
-) -> Result<Vec<u8>, DecodeError> {
+) -> Result<Vec<u8>, CodecFailure> {
     let refuse = || parameters(NAME, format!("chunks of shape {shape:?}"));
     let sizes = shape.iter().filter(|size| **size != 1).map(|size| usize::try_from(*size).ok());
     let sizes: Vec<usize> = sizes.collect::<Option<_>>().ok_or_else(refuse)?;
@@ -98,14 +96,14 @@ pub(super) fn decode(
     }
 }
 
-fn chunk<T: Real>(bytes: &[u8], shape: &[usize], limit: usize) -> Result<Vec<u8>, DecodeError> {
+fn chunk<T: Real>(bytes: &[u8], shape: &[usize], limit: usize) -> Result<Vec<u8>, CodecFailure> {
     let count = shape.iter().try_fold(1_usize, |count, size| count.checked_mul(*size));
     let count = count.filter(|count| count.checked_mul(T::SIZE).is_some_and(|size| size <= limit));
-    let count = count.ok_or_else(|| DecodeError::TooLong { codec: NAME.to_owned(), limit })?;
+    let count = count.ok_or_else(|| CodecFailure::TooLong { codec: NAME.to_owned(), limit })?;
     let most = limit.saturating_mul(EXPANSION).saturating_add(SLACK);
     let flat = match bytes {
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => inflate::zstd(bytes, most)?,
-        [0x78, 0x01 | 0x5e | 0x9c | 0xda, ..] => inflate::zlib(bytes, most)?,
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => streams::decode_zstd(bytes, most)?,
+        [0x78, 0x01 | 0x5e | 0x9c | 0xda, ..] => streams::decode_zlib(bytes, most)?,
         _ => bytes.to_vec(),
     };
     let values = values::<T>(Reader::new(&flat), shape, count)?;
@@ -114,7 +112,7 @@ fn chunk<T: Real>(bytes: &[u8], shape: &[usize], limit: usize) -> Result<Vec<u8>
     Ok(out)
 }
 
-fn values<T: Real>(mut reader: Reader<'_>, shape: &[usize], count: usize) -> Result<Vec<T>, DecodeError> {
+fn values<T: Real>(mut reader: Reader<'_>, shape: &[usize], count: usize) -> Result<Vec<T>, CodecFailure> {
     let [major, minor, _, flags] = reader.array()?;
     if (major, minor) != (2, 1) {
         return Err(corrupt(NAME, format!("version {major}.{minor}")));
@@ -144,19 +142,19 @@ fn values<T: Real>(mut reader: Reader<'_>, shape: &[usize], count: usize) -> Res
 }
 
 /// Reads a size.
-fn size(reader: &mut Reader<'_>, flags: u8) -> Result<usize, DecodeError> {
+fn size(reader: &mut Reader<'_>, flags: u8) -> Result<usize, CodecFailure> {
     match flags & LONG {
         0 => reader.big_endian(),
         _ => usize::try_from(u64::from_be_bytes(reader.array()?)).map_err(|_| cut_off()),
     }
 }
 
-fn cut_off() -> DecodeError {
+fn cut_off() -> CodecFailure {
     corrupt(NAME, "the chunk is truncated or damaged")
 }
 
-fn unsupported(what: &str) -> DecodeError {
-    DecodeError::NoDecoder(format!("{NAME}: {what}"))
+fn unsupported(what: &str) -> CodecFailure {
+    CodecFailure::NoDecoder(format!("{NAME}: {what}"))
 }
 
 // Images and volumes, predicted block by block from neighbours or by a linear function
@@ -179,7 +177,7 @@ struct Quantizer<T> {
 }
 
 impl<T: Real> Quantizer<T> {
-    fn recover(&mut self, predicted: T, code: i32) -> Result<T, DecodeError> {
+    fn recover(&mut self, predicted: T, code: i32) -> Result<T, CodecFailure> {
         match code {
             0 => self.exact.next().ok_or_else(cut_off),
             code => {
@@ -198,7 +196,7 @@ struct Coefficient<T> {
 }
 
 impl<T: Real> Coefficient<T> {
-    fn parse(reader: &mut Reader<'_>, count: usize) -> Result<Self, DecodeError> {
+    fn parse(reader: &mut Reader<'_>, count: usize) -> Result<Self, CodecFailure> {
         let (bound, radius) = (T::read(reader)?, reader.i32_be()?);
         let tree = tree(reader)?;
         let stored = usize::try_from(u64::from_be_bytes(reader.array()?)).map_err(|_| cut_off())?;
@@ -208,7 +206,7 @@ impl<T: Real> Coefficient<T> {
         Ok(Self { quantizer: Quantizer { bound, radius, exact }, codes, value: T::default() })
     }
 
-    fn next(&mut self) -> Result<(), DecodeError> {
+    fn next(&mut self) -> Result<(), CodecFailure> {
         let code = self.codes.next().ok_or_else(cut_off)?;
         self.value = self.quantizer.recover(self.value, code)?;
         Ok(())
@@ -216,7 +214,7 @@ impl<T: Real> Coefficient<T> {
 }
 
 /// Reads a tree, which the bytes that it takes precede.
-fn tree(reader: &mut Reader<'_>) -> Result<Tree, DecodeError> {
+fn tree(reader: &mut Reader<'_>) -> Result<Tree, CodecFailure> {
     let (stored, nodes) = (reader.big_endian()?, reader.big_endian()?);
     Tree::parse(&mut Reader::new(reader.bytes(stored)?), nodes)
 }
@@ -224,7 +222,7 @@ fn tree(reader: &mut Reader<'_>) -> Result<Tree, DecodeError> {
 fn little_endian<T: Real>(
     reader: &mut Reader<'_>,
     count: usize,
-) -> Result<std::vec::IntoIter<T>, DecodeError> {
+) -> Result<std::vec::IntoIter<T>, CodecFailure> {
     let bytes = reader.bytes(count.checked_mul(T::SIZE).ok_or_else(cut_off)?)?;
     let values: Option<Vec<T>> = bytes.chunks_exact(T::SIZE).map(T::from_le_slice).collect();
     Ok(values.ok_or_else(cut_off)?.into_iter())
@@ -248,7 +246,7 @@ fn decode_blocks<T: Real>(
     mut reader: Reader<'_>,
     shape: &[usize],
     count: usize,
-) -> Result<Vec<T>, DecodeError> {
+) -> Result<Vec<T>, CodecFailure> {
     let size = reader.big_endian()?;
     let (bound, bins) = (T::read(&mut reader)?, reader.i32_be()?);
     let tree = tree(&mut reader)?;
@@ -269,9 +267,7 @@ fn decode_blocks<T: Real>(
     let exact = reader.size()?;
     let exact = little_endian(&mut reader, exact)?;
     let codes = tree.decode(reader.rest(), count, 0)?.into_iter();
-    let mut strides: Vec<usize> =
-        shape.iter().rev().scan(1, |stride, size| Some(std::mem::replace(stride, *stride * size))).collect();
-    strides.reverse();
+    let strides = strides(shape);
     let axes: Vec<usize> = (0..shape.len()).collect();
     let mut decoder = Decoder {
         shape: shape.to_vec(),
@@ -291,7 +287,7 @@ fn decode_blocks<T: Real>(
 
 impl<T: Real> Decoder<T> {
     /// Restores a block. Those at the start of an axis are longer by one value if it is not a multiple of the blocks.
-    fn block(&mut self, mut number: usize, grid: &[usize], is_neighbours: bool) -> Result<(), DecodeError> {
+    fn block(&mut self, mut number: usize, grid: &[usize], is_neighbours: bool) -> Result<(), CodecFailure> {
         let mut start = vec![0; grid.len()];
         let mut size = start.clone();
         for (((start, size), count), axis) in start.iter_mut().zip(&mut size).zip(grid).zip(&self.shape).rev()
@@ -313,7 +309,7 @@ impl<T: Real> Decoder<T> {
         }
     }
 
-    fn value(&mut self, start: &[usize], within: &[usize], is_neighbours: bool) -> Result<(), DecodeError> {
+    fn value(&mut self, start: &[usize], within: &[usize], is_neighbours: bool) -> Result<(), CodecFailure> {
         let index: Vec<usize> = start.iter().zip(within).map(|(start, within)| start + within).collect();
         let position: usize = index.iter().zip(&self.strides).map(|(at, stride)| at * stride).sum();
         let code = self.codes.next().ok_or_else(cut_off)?;
@@ -340,18 +336,6 @@ impl<T: Real> Decoder<T> {
     }
 }
 
-/// Moves to the next index of a block, the last axis fastest; `false` at the end.
-fn advance(index: &mut [usize], size: &[usize]) -> bool {
-    for (at, size) in index.iter_mut().zip(size).rev() {
-        *at += 1;
-        if *at < *size {
-            return true;
-        }
-        *at = 0;
-    }
-    false
-}
-
 // A row of values, each predicted as the one before it (`szd_float.c`, `TightDataPointStorageF.c`).
 //
 // ```text
@@ -363,7 +347,7 @@ fn advance(index: &mut [usize], size: &[usize]) -> bool {
 // An exact value is stored without the median. Two bits tell how many of its leading bytes are those of the exact value
 // before it. Its other bytes and the bits of its last, partial byte are apart.
 
-fn decode_series<T: Real>(mut reader: Reader<'_>, flags: u8, count: usize) -> Result<Vec<T>, DecodeError> {
+fn decode_series<T: Real>(mut reader: Reader<'_>, flags: u8, count: usize) -> Result<Vec<T>, CodecFailure> {
     let _most_bins = reader.big_endian()?;
     let radius = reader.i32_be()? / 2;
     let median = T::read(&mut reader)?;
@@ -437,13 +421,12 @@ mod tests {
     fn damage_behind_the_compression_does_no_harm() {
         let mut random = fastrand::Rng::with_seed(1);
         let mut random = |below| random.usize(..below);
-        let lines = include_str!("../../codec/tests/data/lossy_chunks.txt")
-            .lines()
-            .filter(|line| line.starts_with("sz_"));
+        let lines =
+            include_str!("../../tests/data/lossy_chunks.txt").lines().filter(|line| line.starts_with("sz_"));
         for line in lines {
             let stored = BASE64_STANDARD.decode(line.rsplit('|').next().unwrap()).unwrap();
             let flat = if stored.starts_with(&[0x28, 0xb5]) {
-                inflate::zstd(&stored, 1 << 20).unwrap()
+                streams::decode_zstd(&stored, 1 << 20).unwrap()
             } else {
                 stored
             };

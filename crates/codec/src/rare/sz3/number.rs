@@ -7,7 +7,7 @@
 )]
 
 use super::{NAME, cut_off, huffman::Reader, unsupported};
-use crate::{DecodeError, corrupt};
+use crate::{CodecFailure, corrupt};
 
 /// A type of numbers that SZ3 compresses.
 pub(crate) trait Number: Copy + Default {
@@ -153,7 +153,7 @@ pub(super) struct Config {
 }
 
 impl Config {
-    pub(super) fn parse(bytes: &[u8]) -> Result<Self, DecodeError> {
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, CodecFailure> {
         let mut reader = Reader::new(bytes);
         let [axes] = reader.array()?;
         if !(1..=4).contains(&axes) {
@@ -207,7 +207,7 @@ pub(super) struct Quantizer<T> {
 }
 
 impl<T: Number> Quantizer<T> {
-    pub(super) fn parse(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+    pub(super) fn parse(reader: &mut Reader<'_>) -> Result<Self, CodecFailure> {
         let [kind] = reader.array()?;
         if kind != 2 {
             return Err(corrupt(NAME, format!("a quantizer of kind {kind}")));
@@ -217,7 +217,7 @@ impl<T: Number> Quantizer<T> {
     }
 
     /// Returns the value with this code; 0 stands for the next value that is stored as it is.
-    pub(super) fn recover(&mut self, predicted: T, code: i32) -> Result<T, DecodeError> {
+    pub(super) fn recover(&mut self, predicted: T, code: i32) -> Result<T, CodecFailure> {
         match code {
             0 => self.exact.next().ok_or_else(cut_off),
             _ => {

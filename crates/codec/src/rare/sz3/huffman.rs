@@ -9,7 +9,7 @@
 //! Children are indices of 1, 2 or 4 bytes, as the number of nodes requires.
 
 use super::{NAME, cut_off, number::Number, unsupported};
-use crate::{DecodeError, corrupt};
+use crate::{CodecFailure, corrupt};
 
 /// A node of the tree.
 #[derive(Clone, Copy)]
@@ -23,7 +23,7 @@ struct Node {
 pub(crate) struct Tree(Vec<Node>);
 
 /// Reads a code and decodes `count` numbers with it.
-pub(super) fn decode(reader: &mut Reader<'_>, count: usize) -> Result<Vec<i32>, DecodeError> {
+pub(super) fn decode(reader: &mut Reader<'_>, count: usize) -> Result<Vec<i32>, CodecFailure> {
     let least = reader.i32()?;
     let (nodes, _numbers) = (reader.big_endian()?, reader.big_endian()?);
     let tree = Tree::parse(reader, nodes)?;
@@ -35,7 +35,7 @@ pub(super) fn decode(reader: &mut Reader<'_>, count: usize) -> Result<Vec<i32>, 
 
 impl Tree {
     /// Parses a tree from its byte order on.
-    pub(crate) fn parse(reader: &mut Reader<'_>, count: usize) -> Result<Self, DecodeError> {
+    pub(crate) fn parse(reader: &mut Reader<'_>, count: usize) -> Result<Self, CodecFailure> {
         if reader.flag()? {
             return Err(unsupported("trees of big-endian machines"));
         }
@@ -57,39 +57,32 @@ impl Tree {
     }
 
     /// Decodes `count` numbers, to which `least` is added.
-    pub(crate) fn decode(&self, bits: &[u8], count: usize, least: i32) -> Result<Vec<i32>, DecodeError> {
+    pub(crate) fn decode(&self, bits: &[u8], count: usize, least: i32) -> Result<Vec<i32>, CodecFailure> {
         let root = *self.0.first().ok_or_else(|| corrupt(NAME, "a code without nodes"))?;
-        match root.is_leaf {
-            true => Ok(vec![root.number.wrapping_add(least); count]),
-            false => walk(&self.0, root, bits, count, least).ok_or_else(cut_off),
+        if root.is_leaf {
+            return Ok(vec![root.number.wrapping_add(least); count]);
         }
-    }
-}
-
-/// Walks from the root to a leaf for each number.
-fn walk(nodes: &[Node], root: Node, bytes: &[u8], count: usize, least: i32) -> Option<Vec<i32>> {
-    // Each number takes a bit.
-    if count > bytes.len().saturating_mul(8) {
-        return None;
-    }
-    let mut numbers = Vec::with_capacity(count);
-    let mut node = root;
-    for byte in bytes {
-        for bit in (0..8).rev() {
+        // Each number takes a bit.
+        if count > bits.len().saturating_mul(8) {
+            return Err(cut_off());
+        }
+        let mut numbers = Vec::with_capacity(count);
+        let mut node = root;
+        for bit in bits.iter().flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1)) {
             if numbers.len() == count {
-                return Some(numbers);
+                break;
             }
-            let [left, right] = node.children;
-            let child = if byte >> bit & 1 == 0 { left } else { right };
             // The root is not a child.
-            node = *nodes.get(usize::try_from(child).ok().filter(|child| *child > 0)?)?;
+            let [left, right] = node.children;
+            let child = usize::try_from(if bit == 0 { left } else { right }).ok().filter(|child| *child > 0);
+            node = *child.and_then(|child| self.0.get(child)).ok_or_else(cut_off)?;
             if node.is_leaf {
                 numbers.push(node.number.wrapping_add(least));
                 node = root;
             }
         }
+        if numbers.len() == count { Ok(numbers) } else { Err(cut_off()) }
     }
-    (numbers.len() == count).then_some(numbers)
 }
 
 // Fields of a stream.
@@ -103,50 +96,50 @@ impl<'a> Reader<'a> {
         Self(bytes)
     }
 
-    pub(crate) fn bytes(&mut self, count: usize) -> Result<&'a [u8], DecodeError> {
+    pub(crate) fn bytes(&mut self, count: usize) -> Result<&'a [u8], CodecFailure> {
         let (bytes, rest) = self.0.split_at_checked(count).ok_or_else(cut_off)?;
         self.0 = rest;
         Ok(bytes)
     }
 
-    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], CodecFailure> {
         let (bytes, rest) = self.0.split_first_chunk().ok_or_else(cut_off)?;
         self.0 = rest;
         Ok(*bytes)
     }
 
-    pub(crate) fn flag(&mut self) -> Result<bool, DecodeError> {
+    pub(crate) fn flag(&mut self) -> Result<bool, CodecFailure> {
         self.array::<1>().map(|[byte]| byte != 0)
     }
 
-    pub(crate) fn i32(&mut self) -> Result<i32, DecodeError> {
+    pub(crate) fn i32(&mut self) -> Result<i32, CodecFailure> {
         self.array().map(i32::from_le_bytes)
     }
 
-    pub(crate) fn f32(&mut self) -> Result<f32, DecodeError> {
+    pub(crate) fn f32(&mut self) -> Result<f32, CodecFailure> {
         self.array().map(f32::from_le_bytes)
     }
 
-    pub(crate) fn f64(&mut self) -> Result<f64, DecodeError> {
+    pub(crate) fn f64(&mut self) -> Result<f64, CodecFailure> {
         self.array().map(f64::from_le_bytes)
     }
 
     /// Reads a number of 8 bytes.
-    pub(crate) fn size(&mut self) -> Result<usize, DecodeError> {
+    pub(crate) fn size(&mut self) -> Result<usize, CodecFailure> {
         usize::try_from(u64::from_le_bytes(self.array()?)).map_err(|_| cut_off())
     }
 
-    pub(crate) fn i32_be(&mut self) -> Result<i32, DecodeError> {
+    pub(crate) fn i32_be(&mut self) -> Result<i32, CodecFailure> {
         self.array().map(i32::from_be_bytes)
     }
 
     /// Reads a number of 4 bytes, most significant first.
-    pub(crate) fn big_endian(&mut self) -> Result<usize, DecodeError> {
+    pub(crate) fn big_endian(&mut self) -> Result<usize, CodecFailure> {
         usize::try_from(u32::from_be_bytes(self.array()?)).map_err(|_| cut_off())
     }
 
     /// Reads values, the number of which comes first.
-    pub(crate) fn values<T: Number>(&mut self) -> Result<Vec<T>, DecodeError> {
+    pub(crate) fn values<T: Number>(&mut self) -> Result<Vec<T>, CodecFailure> {
         let count = self.size()?;
         let bytes = self.bytes(count.checked_mul(T::SIZE).ok_or_else(cut_off)?)?;
         bytes.chunks_exact(T::SIZE).map(|bytes| T::from_le_slice(bytes).ok_or_else(cut_off)).collect()

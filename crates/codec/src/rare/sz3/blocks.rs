@@ -12,7 +12,7 @@ use super::{
     number::{Config, Number, Quantizer},
     unsupported,
 };
-use crate::{DecodeError, corrupt};
+use crate::{CodecFailure, corrupt};
 
 /// Predictor of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,7 +34,7 @@ struct Frontend<T> {
 }
 
 /// Decodes all values.
-pub(super) fn decode<T: Number>(config: &Config, mut reader: Reader<'_>) -> Result<Vec<T>, DecodeError> {
+pub(super) fn decode<T: Number>(config: &Config, mut reader: Reader<'_>) -> Result<Vec<T>, CodecFailure> {
     let frontend = match config.shape.len() {
         3 => Frontend::parse_volume(config, &mut reader)?,
         _ => Frontend::parse(config, &mut reader)?,
@@ -49,13 +49,13 @@ fn blocks_of(shape: &[usize], block: usize) -> usize {
 }
 
 /// Returns the size of a block. Those of one value would predict from values of other rows.
-fn block_size(number: i32) -> Result<usize, DecodeError> {
+fn block_size(number: i32) -> Result<usize, CodecFailure> {
     let size = usize::try_from(number).ok().filter(|size| *size >= 2);
     size.ok_or_else(|| corrupt(NAME, format!("blocks of {number} values")))
 }
 
 impl<T: Number> Frontend<T> {
-    fn parse(config: &Config, reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+    fn parse(config: &Config, reader: &mut Reader<'_>) -> Result<Self, CodecFailure> {
         let axes = config.shape.len();
         let shape = (0..axes).map(|_| reader.size()).collect::<Result<Vec<_>, _>>()?;
         if shape != config.shape {
@@ -95,7 +95,7 @@ impl<T: Number> Frontend<T> {
         Ok(Self { block, along: (0..axes).collect(), choices, regression, quantizer })
     }
 
-    fn parse_volume(config: &Config, reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+    fn parse_volume(config: &Config, reader: &mut Reader<'_>) -> Result<Self, CodecFailure> {
         let (block, axes) = (block_size(reader.i32()?)?, reader.i32()?);
         // Flags, padding, capacity.
         reader.bytes(12)?;
@@ -129,13 +129,8 @@ impl<T: Number> Frontend<T> {
     }
 
     /// Restores the values block by block, the last axis fastest.
-    fn run(mut self, shape: &[usize], codes: Vec<i32>) -> Result<Vec<T>, DecodeError> {
-        let mut strides: Vec<usize> = shape
-            .iter()
-            .rev()
-            .scan(1, |stride, size| Some(std::mem::replace(stride, *stride * size)))
-            .collect();
-        strides.reverse();
+    fn run(mut self, shape: &[usize], codes: Vec<i32>) -> Result<Vec<T>, CodecFailure> {
+        let strides = strides(shape);
         let first = Lorenzo::new(false, &self.along, &strides);
         // In planes of a volume, the second order sums along the other axis first.
         let swapped: Vec<usize> = self.along.iter().rev().copied().collect();
@@ -189,8 +184,16 @@ fn extent(mut number: usize, shape: &[usize], block: usize) -> (Vec<usize>, Vec<
     (start, extent)
 }
 
+/// Returns the distance in values between neighbours along each axis.
+pub(crate) fn strides(shape: &[usize]) -> Vec<usize> {
+    let mut strides: Vec<usize> =
+        shape.iter().rev().scan(1, |stride, size| Some(std::mem::replace(stride, *stride * size))).collect();
+    strides.reverse();
+    strides
+}
+
 /// Moves to the next index of a block, the last axis fastest; `false` at the end.
-fn advance(index: &mut [usize], size: &[usize]) -> bool {
+pub(crate) fn advance(index: &mut [usize], size: &[usize]) -> bool {
     for (at, size) in index.iter_mut().zip(size).rev() {
         *at += 1;
         if *at < *size {
@@ -218,7 +221,7 @@ const RADIUS: i32 = 32768;
 
 impl<T: Number> Regression<T> {
     /// Parses the predictor of arrays of so many axes.
-    pub(super) fn parse(reader: &mut Reader<'_>, axes: usize) -> Result<Self, DecodeError> {
+    pub(super) fn parse(reader: &mut Reader<'_>, axes: usize) -> Result<Self, CodecFailure> {
         let _kind = reader.flag()?;
         let count = reader.size()?;
         if count == 0 {
@@ -234,7 +237,7 @@ impl<T: Number> Regression<T> {
         reader: &mut Reader<'_>,
         count: usize,
         (linear, constant): (f32, f32),
-    ) -> Result<Self, DecodeError> {
+    ) -> Result<Self, CodecFailure> {
         let mut exact = reader.values::<f32>()?.into_iter();
         let codes = huffman::decode(reader, bounded(count.checked_mul(4).ok_or_else(cut_off)?, reader)?)?;
         let bounds = [linear, linear, linear, constant].map(|bound| T::from_f64(bound.into()).to_f64());
@@ -256,7 +259,7 @@ impl<T: Number> Regression<T> {
     }
 
     /// Moves to the next block that uses coefficients.
-    pub(super) fn next_block(&mut self) -> Result<(), DecodeError> {
+    pub(super) fn next_block(&mut self) -> Result<(), CodecFailure> {
         match self {
             Self::General { constant, linear, codes, current } => {
                 let (last, slopes) = current.split_last_mut().ok_or_else(cut_off)?;
@@ -290,7 +293,7 @@ impl<T: Number> Regression<T> {
 }
 
 /// Refuses more codes than there are bits, unless they are all alike.
-fn bounded(count: usize, reader: &Reader<'_>) -> Result<usize, DecodeError> {
+fn bounded(count: usize, reader: &Reader<'_>) -> Result<usize, CodecFailure> {
     Some(count).filter(|count| *count / 8 <= reader.rest().len().saturating_mul(64)).ok_or_else(cut_off)
 }
 

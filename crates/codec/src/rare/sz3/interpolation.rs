@@ -8,14 +8,16 @@
 //! ```
 
 use super::{
-    NAME, cut_off,
+    NAME,
+    blocks::strides,
+    cut_off,
     huffman::{self, Reader},
     number::{Config, Number, Quantizer},
 };
-use crate::{DecodeError, corrupt};
+use crate::{CodecFailure, corrupt};
 
 /// Decodes all values.
-pub(super) fn decode<T: Number>(config: &Config, mut reader: Reader<'_>) -> Result<Vec<T>, DecodeError> {
+pub(super) fn decode<T: Number>(config: &Config, mut reader: Reader<'_>) -> Result<Vec<T>, CodecFailure> {
     let axes = config.shape.len();
     let shape = (0..axes).map(|_| reader.size()).collect::<Result<Vec<_>, _>>()?;
     let (block, kind, direction) = (reader.i32()?, reader.i32()?, reader.i32()?);
@@ -49,14 +51,6 @@ fn permutation(axes: usize, mut position: usize) -> Option<Vec<usize>> {
     Some(order)
 }
 
-/// Returns the distance in values between neighbours along each axis.
-fn strides(shape: &[usize]) -> Vec<usize> {
-    let mut strides: Vec<usize> =
-        shape.iter().rev().scan(1, |stride, size| Some(std::mem::replace(stride, *stride * size))).collect();
-    strides.reverse();
-    strides
-}
-
 struct Decoder<T> {
     shape: Vec<usize>,
     /// Distance in values between neighbours along each axis.
@@ -70,7 +64,7 @@ struct Decoder<T> {
 }
 
 impl<T: Number> Decoder<T> {
-    fn levels(&mut self, block: usize) -> Result<(), DecodeError> {
+    fn levels(&mut self, block: usize) -> Result<(), CodecFailure> {
         let bound = self.quantizer.bound;
         self.recover(0, &[(1, T::default())], 1)?;
         let longest = self.shape.iter().copied().max().unwrap_or(1);
@@ -84,7 +78,7 @@ impl<T: Number> Decoder<T> {
     }
 
     /// Interpolates the blocks of a level, which are `size` values long along each axis.
-    fn blocks(&mut self, stride: usize, size: usize) -> Result<(), DecodeError> {
+    fn blocks(&mut self, stride: usize, size: usize) -> Result<(), CodecFailure> {
         let mut begin = vec![0_usize; self.shape.len()];
         loop {
             let end: Vec<usize> = begin
@@ -110,7 +104,7 @@ impl<T: Number> Decoder<T> {
         end: &[usize],
         stride: usize,
         position: usize,
-    ) -> Result<(), DecodeError> {
+    ) -> Result<(), CodecFailure> {
         let axis = *self.order.get(position).ok_or_else(cut_off)?;
         let get = |list: &[usize], axis: usize| list.get(axis).copied().unwrap_or(0);
         let others: Vec<usize> = self.order.iter().copied().filter(|other| *other != axis).collect();
@@ -140,7 +134,7 @@ impl<T: Number> Decoder<T> {
     }
 
     /// Interpolates every second one of `count` values from `start` on, with `step` between them.
-    fn line(&mut self, start: usize, step: usize, count: usize) -> Result<(), DecodeError> {
+    fn line(&mut self, start: usize, step: usize, count: usize) -> Result<(), CodecFailure> {
         if self.is_cubic && count >= 5 {
             return self.cubic(start, step, count);
         }
@@ -162,7 +156,7 @@ impl<T: Number> Decoder<T> {
         Ok(())
     }
 
-    fn cubic(&mut self, start: usize, step: usize, count: usize) -> Result<(), DecodeError> {
+    fn cubic(&mut self, start: usize, step: usize, count: usize) -> Result<(), CodecFailure> {
         let mut at = 3;
         while at + 3 < count {
             self.predict(start, step, at, &[(-1, at - 3), (9, at - 1), (9, at + 1), (-1, at + 3)], 16)?;
@@ -185,7 +179,7 @@ impl<T: Number> Decoder<T> {
         at: usize,
         terms: &[(i8, usize)],
         divisor: u8,
-    ) -> Result<(), DecodeError> {
+    ) -> Result<(), CodecFailure> {
         let mut known = [(0, T::default()); 4];
         for (known, (factor, at)) in known.iter_mut().zip(terms) {
             *known = (*factor, *self.values.get(start + at * step).ok_or_else(cut_off)?);
@@ -194,7 +188,7 @@ impl<T: Number> Decoder<T> {
         self.recover(start + at * step, known, divisor)
     }
 
-    fn recover(&mut self, at: usize, known: &[(i8, T)], divisor: u8) -> Result<(), DecodeError> {
+    fn recover(&mut self, at: usize, known: &[(i8, T)], divisor: u8) -> Result<(), CodecFailure> {
         let code = self.codes.next().ok_or_else(cut_off)?;
         let value = self.quantizer.recover(T::combine(known, divisor), code)?;
         *self.values.get_mut(at).ok_or_else(cut_off)? = value;

@@ -19,7 +19,7 @@ use self::{
     number::{Algorithm, Config},
 };
 
-use crate::{DecodeError, corrupt, inflate, parameters};
+use crate::{CodecFailure, codecs::streams, corrupt, parameters};
 
 const NAME: &str = "sz3";
 
@@ -31,7 +31,7 @@ const SLACK: usize = 1 << 16;
 const LATER: [u8; 4] = [0x10, 0xf3, 0x42, 0xf3];
 
 /// Decodes a chunk of numbers of the type `dtype`, a NumPy string, to at most `limit` bytes.
-pub(super) fn decode(bytes: &[u8], dtype: &str, limit: usize) -> Result<Vec<u8>, DecodeError> {
+pub(super) fn decode(bytes: &[u8], dtype: &str, limit: usize) -> Result<Vec<u8>, CodecFailure> {
     match dtype {
         "<f4" => chunk::<f32>(bytes, limit),
         "<f8" => chunk::<f64>(bytes, limit),
@@ -47,18 +47,18 @@ pub(super) fn decode(bytes: &[u8], dtype: &str, limit: usize) -> Result<Vec<u8>,
     }
 }
 
-fn chunk<T: Number>(bytes: &[u8], limit: usize) -> Result<Vec<u8>, DecodeError> {
+fn chunk<T: Number>(bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure> {
     let (config, frame) = open(bytes)?;
     let config = Config::parse(config)?;
     if config.elements().and_then(|count| count.checked_mul(T::SIZE)).is_none_or(|size| size > limit) {
-        return Err(DecodeError::TooLong { codec: NAME.to_owned(), limit });
+        return Err(CodecFailure::TooLong { codec: NAME.to_owned(), limit });
     }
-    let frame = inflate::zstd(frame, limit.saturating_mul(EXPANSION).saturating_add(SLACK))?;
+    let frame = streams::decode_zstd(frame, limit.saturating_mul(EXPANSION).saturating_add(SLACK))?;
     restore::<T>(&config, frame)
 }
 
 /// Returns the configuration of a chunk and its frame.
-fn open(bytes: &[u8]) -> Result<(&[u8], &[u8]), DecodeError> {
+fn open(bytes: &[u8]) -> Result<(&[u8], &[u8]), CodecFailure> {
     if bytes.starts_with(&LATER) {
         return Err(unsupported("version 3.2 and later"));
     }
@@ -71,7 +71,7 @@ fn open(bytes: &[u8]) -> Result<(&[u8], &[u8]), DecodeError> {
 }
 
 /// Restores the values of a frame.
-fn restore<T: Number>(config: &Config, frame: Vec<u8>) -> Result<Vec<u8>, DecodeError> {
+fn restore<T: Number>(config: &Config, frame: Vec<u8>) -> Result<Vec<u8>, CodecFailure> {
     if config.is_lossless {
         return Ok(frame);
     }
@@ -84,12 +84,12 @@ fn restore<T: Number>(config: &Config, frame: Vec<u8>) -> Result<Vec<u8>, Decode
     Ok(out)
 }
 
-fn cut_off() -> DecodeError {
+fn cut_off() -> CodecFailure {
     corrupt(NAME, "the chunk is truncated or damaged")
 }
 
-fn unsupported(what: &str) -> DecodeError {
-    DecodeError::NoDecoder(format!("{NAME}: {what}"))
+fn unsupported(what: &str) -> CodecFailure {
+    CodecFailure::NoDecoder(format!("{NAME}: {what}"))
 }
 
 #[cfg(test)]
@@ -103,13 +103,12 @@ mod tests {
     fn damage_in_the_frame_does_no_harm() {
         let mut random = fastrand::Rng::with_seed(1);
         let mut random = |below| random.usize(..below);
-        let lines = include_str!("../../../codec/tests/data/sz3_chunks.txt")
-            .lines()
-            .filter(|line| line.starts_with("sz3"));
+        let lines =
+            include_str!("../../../tests/data/sz3_chunks.txt").lines().filter(|line| line.starts_with("sz3"));
         for line in lines {
             let stored = BASE64_STANDARD.decode(line.rsplit('|').next().unwrap()).unwrap();
             let (config, frame) = open(&stored).unwrap();
-            let frame = inflate::zstd(frame, 1 << 20).unwrap();
+            let frame = streams::decode_zstd(frame, 1 << 20).unwrap();
             for round in 0..300 {
                 let (mut config, mut frame) = (config.to_vec(), frame.clone());
                 for _ in 0..=random(3) {

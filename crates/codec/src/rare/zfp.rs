@@ -4,7 +4,7 @@
 use virtualize_zarr::Codec;
 use zfp_rs::{ZfpBitStream, ZfpConfig, ZfpFieldMut, ZfpScalar};
 
-use crate::{DecodeError, corrupt, parameters};
+use crate::{CodecFailure, corrupt, parameters};
 
 const NAME: &str = "zfp";
 
@@ -18,7 +18,7 @@ struct Stream<'a> {
 }
 
 /// Decodes a stream without header ([`Codec::Zfp`]) to at most `limit` bytes of little-endian numbers.
-pub(crate) fn decode(bytes: &[u8], codec: &Codec, limit: usize) -> Result<Vec<u8>, DecodeError> {
+pub(crate) fn decode(bytes: &[u8], codec: &Codec, limit: usize) -> Result<Vec<u8>, CodecFailure> {
     let Codec::Zfp { dtype, shape, min_bits, max_bits, max_precision, min_exponent } = codec else {
         return Err(parameters(NAME, "no parameters"));
     };
@@ -26,7 +26,7 @@ pub(crate) fn decode(bytes: &[u8], codec: &Codec, limit: usize) -> Result<Vec<u8
     let size = if dtype.ends_with('8') { 8 } else { 4 };
     let (dims, count) = dims(shape).ok_or_else(|| parameters(NAME, format!("streams of {shape:?}")))?;
     if count > limit / size {
-        return Err(DecodeError::TooLong { codec: NAME.to_owned(), limit });
+        return Err(CodecFailure::TooLong { codec: NAME.to_owned(), limit });
     }
     let stream = Stream { bytes, config: config.map_err(|why| parameters(NAME, why))?, dims, count };
     match *dtype {
@@ -56,7 +56,7 @@ impl Stream<'_> {
     fn numbers<T: ZfpScalar + Copy + Default, const N: usize>(
         &self,
         bytes_of: fn(T) -> [u8; N],
-    ) -> Result<Vec<u8>, DecodeError> {
+    ) -> Result<Vec<u8>, CodecFailure> {
         let mut numbers = vec![T::default(); self.count];
         let mut field = ZfpFieldMut::new(&mut numbers, self.dims).map_err(|why| parameters(NAME, why))?;
         let mut stream = ZfpBitStream::from_words(words(self.bytes));

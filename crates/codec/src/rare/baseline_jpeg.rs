@@ -1,9 +1,9 @@
 //! Baseline JPEG (ITU-T T.81) to planes of samples, as libjpeg computes them, to the last bit. Damaged streams, in which libraries
 //! differ, are refused.
 
-use crate::{DecodeError, corrupt};
+use crate::{CodecFailure, corrupt, jpeg};
 
-fn malformed(problem: impl Into<String>) -> DecodeError {
+fn malformed(problem: impl Into<String>) -> CodecFailure {
     corrupt("JPEG", problem.into())
 }
 
@@ -37,7 +37,7 @@ pub(super) fn of_tables(
     bytes: &[u8],
     [quantization, dc, ac]: [[usize; 3]; 3],
     luma: (u8, u8),
-) -> Result<Vec<Component>, DecodeError> {
+) -> Result<Vec<Component>, CodecFailure> {
     let from = |start: usize| bytes.get(start..).ok_or_else(|| malformed("a table outside of its chunk"));
     let factors = [luma, (1, 1), (1, 1)];
     let places = quantization.into_iter().zip(dc).zip(ac).zip(factors);
@@ -53,18 +53,9 @@ pub(super) fn of_tables(
     places.map(component).collect()
 }
 
-fn bytes_of_steps(bytes: &[u8]) -> Result<[u16; 64], DecodeError> {
+fn bytes_of_steps(bytes: &[u8]) -> Result<[u16; 64], CodecFailure> {
     let steps = bytes.first_chunk::<64>().ok_or_else(|| malformed("a table is cut off"))?;
     Ok(steps.map(u16::from))
-}
-
-fn words_of_steps(bytes: &[u8]) -> Result<[u16; 64], DecodeError> {
-    let steps = bytes.first_chunk::<128>().ok_or_else(|| malformed("a table is cut off"))?;
-    let mut words = [0; 64];
-    for (word, pair) in words.iter_mut().zip(steps.as_chunks().0) {
-        *word = u16::from_be_bytes(*pair);
-    }
-    Ok(words)
 }
 
 /// Contents of the segments before a scan.
@@ -76,8 +67,9 @@ pub(super) struct Segments {
     restart_interval: usize,
     has_jfif: bool,
     /// The color transform of Adobe's marker.
-    adobe: Option<u8>,
-    frame: Option<(usize, usize)>,
+    pub(super) adobe: Option<u8>,
+    /// Columns and rows.
+    pub(super) frame: Option<(usize, usize)>,
     /// Name, sampling factors and quantization table.
     components: Vec<[u8; 3]>,
     /// Name and tables, in the order of the scan.
@@ -87,58 +79,36 @@ pub(super) struct Segments {
 impl Segments {
     /// Reads a stream that holds only tables, unless it is empty, and then one with an image up to its scan. Returns what
     /// follows, too.
-    pub(super) fn of<'a>(bytes: &'a [u8], tables: &[u8]) -> Result<(Self, &'a [u8]), DecodeError> {
+    pub(super) fn of<'a>(bytes: &'a [u8], tables: &[u8]) -> Result<(Self, &'a [u8]), CodecFailure> {
         let mut segments = Self::default();
         if !tables.is_empty() {
-            segments.read_tables(tables)?;
+            segments.read_until(tables, 0xd9)?;
         }
         let scan = segments.read(bytes)?;
         Ok((segments, scan))
     }
 
-    /// Returns the columns and rows of the frame.
-    pub(super) fn size(&self) -> Option<(usize, usize)> {
-        self.frame
-    }
-
-    /// Returns the color transform of Adobe's marker.
-    pub(super) fn adobe(&self) -> Option<u8> {
-        self.adobe
-    }
-
-    /// Reads a stream that holds only tables (TIFF's JPEGTables).
-    pub(super) fn read_tables(&mut self, stream: &[u8]) -> Result<(), DecodeError> {
-        self.read_until(stream, 0xd9).map(|_| ())
-    }
-
     /// Reads up to the start of the scan, and returns what follows it.
-    pub(super) fn read<'a>(&mut self, stream: &'a [u8]) -> Result<&'a [u8], DecodeError> {
+    pub(super) fn read<'a>(&mut self, stream: &'a [u8]) -> Result<&'a [u8], CodecFailure> {
         self.read_until(stream, 0xda)
     }
 
     /// Reads up to a segment, with that of a scan, and returns what follows.
-    fn read_until<'a>(&mut self, stream: &'a [u8], last: u8) -> Result<&'a [u8], DecodeError> {
-        let cut_off = || malformed("its headers are cut off");
+    fn read_until<'a>(&mut self, stream: &'a [u8], last: u8) -> Result<&'a [u8], CodecFailure> {
         let mut rest = stream.strip_prefix(b"\xff\xd8").ok_or_else(|| malformed("no start of image"))?;
         loop {
-            rest = rest.strip_prefix(b"\xff").ok_or_else(|| malformed("no marker where one should be"))?;
-            let (&kind, after) = rest.split_first().ok_or_else(cut_off)?;
-            if kind == 0xff {
-                continue; // Markers may be filled up.
-            }
-            if kind == 0xd9 && kind == last {
-                return Ok(after);
-            }
-            let (length, _) = after.split_first_chunk().ok_or_else(cut_off)?;
-            let length = usize::from(u16::from_be_bytes(*length));
-            let (segment, next) = after.split_at_checked(length).ok_or_else(cut_off)?;
-            let body = segment.get(2..).ok_or_else(cut_off)?;
+            let ((kind, segment), next) = jpeg::segment(rest)?.ok_or_else(jpeg::cut_off)?;
+            let body = segment.get(2..).unwrap_or_default();
             match kind {
+                0xd9 if kind == last => return Ok(next),
                 0xc0 | 0xc1 => self.frame(body)?,
                 0xc4 => self.huffman(body)?,
                 0xda if kind == last => return self.scan(body).map(|()| next),
                 0xdb => self.quantization(body)?,
-                0xdd => self.restart_interval = usize::from(word(body)?),
+                0xdd => {
+                    let interval = body.first_chunk().ok_or_else(|| malformed("a short segment"))?;
+                    self.restart_interval = u16::from_be_bytes(*interval).into();
+                }
                 0xe0 if body.starts_with(b"JFIF\0") => self.has_jfif = true,
                 0xee if body.starts_with(b"Adobe") => self.adobe = body.get(11).copied(),
                 0xe0..=0xef | 0xfe => {}
@@ -156,7 +126,7 @@ impl Segments {
             && self.adobe.map_or_else(names, |transform| transform == 0)
     }
 
-    fn frame(&mut self, body: &[u8]) -> Result<(), DecodeError> {
+    fn frame(&mut self, body: &[u8]) -> Result<(), CodecFailure> {
         let (head, components) =
             body.split_first_chunk::<6>().ok_or_else(|| malformed("a short frame header"))?;
         let [bits, high, low, wide, narrow, count] = *head;
@@ -169,7 +139,7 @@ impl Segments {
         Ok(())
     }
 
-    fn scan(&mut self, body: &[u8]) -> Result<(), DecodeError> {
+    fn scan(&mut self, body: &[u8]) -> Result<(), CodecFailure> {
         let (count, rest) = body.split_first().ok_or_else(|| malformed("a short scan header"))?;
         let selectors =
             rest.get(..usize::from(*count) * 2).ok_or_else(|| malformed("a short scan header"))?;
@@ -177,7 +147,7 @@ impl Segments {
         Ok(())
     }
 
-    fn huffman(&mut self, mut body: &[u8]) -> Result<(), DecodeError> {
+    fn huffman(&mut self, mut body: &[u8]) -> Result<(), CodecFailure> {
         while let Some((place, rest)) = body.split_first() {
             let (table, length) = Huffman::parse(rest)?;
             let tables = if place >> 4 == 0 { &mut self.dc } else { &mut self.ac };
@@ -187,11 +157,18 @@ impl Segments {
         Ok(())
     }
 
-    fn quantization(&mut self, mut body: &[u8]) -> Result<(), DecodeError> {
+    fn quantization(&mut self, mut body: &[u8]) -> Result<(), CodecFailure> {
         while let Some((place, rest)) = body.split_first() {
             let (steps, length) = match place >> 4 {
                 0 => (bytes_of_steps(rest)?, 64),
-                _ => (words_of_steps(rest)?, 128),
+                _ => {
+                    let words = rest.first_chunk::<128>().ok_or_else(|| malformed("a table is cut off"))?;
+                    let mut steps = [0; 64];
+                    for (step, word) in steps.iter_mut().zip(words.as_chunks().0) {
+                        *step = u16::from_be_bytes(*word);
+                    }
+                    (steps, 128)
+                }
             };
             *slot(&mut self.quantization, place & 15)? = Some(steps);
             body = rest.get(length..).unwrap_or_default();
@@ -203,7 +180,7 @@ impl Segments {
         &self,
         scan: &'a [u8],
         expected: (usize, usize),
-    ) -> Result<Stream<'a>, DecodeError> {
+    ) -> Result<Stream<'a>, CodecFailure> {
         let (width, height) = self.frame.ok_or_else(|| malformed("no frame header"))?;
         let (columns, rows) = expected;
         if width != columns || height < rows {
@@ -226,7 +203,7 @@ impl Segments {
         &self,
         [name, sampling, steps]: [u8; 3],
         [selected, tables]: [u8; 2],
-    ) -> Result<Component, DecodeError> {
+    ) -> Result<Component, CodecFailure> {
         let missing = || malformed("a table is missing");
         let (horizontal, vertical) = (sampling >> 4, sampling & 15);
         if name != selected || !(1..=4).contains(&horizontal) || !(1..=4).contains(&vertical) {
@@ -244,12 +221,8 @@ impl Segments {
     }
 }
 
-fn slot<T>(tables: &mut [T; 4], place: u8) -> Result<&mut T, DecodeError> {
+fn slot<T>(tables: &mut [T; 4], place: u8) -> Result<&mut T, CodecFailure> {
     tables.get_mut(usize::from(place)).ok_or_else(|| malformed("a table with a number above 3"))
-}
-
-fn word(body: &[u8]) -> Result<u16, DecodeError> {
-    body.first_chunk().map(|bytes| u16::from_be_bytes(*bytes)).ok_or_else(|| malformed("a short segment"))
 }
 
 // Huffman codes (T.81, annexes C and F) and the bits of a scan.
@@ -267,7 +240,7 @@ pub(super) struct Huffman {
 
 impl Huffman {
     /// Parses 16 numbers of codes by length, then the values. Returns the table and its length in bytes.
-    fn parse(bytes: &[u8]) -> Result<(Self, usize), DecodeError> {
+    fn parse(bytes: &[u8]) -> Result<(Self, usize), CodecFailure> {
         let (counts, rest) =
             bytes.split_first_chunk::<LONGEST>().ok_or_else(|| malformed("a table is cut off"))?;
         let total: usize = counts.iter().map(|count| usize::from(*count)).sum();
@@ -288,7 +261,7 @@ impl Huffman {
     }
 
     /// Returns a table of lengths of DC differences, which libjpeg limits.
-    fn of_dc(self) -> Result<Self, DecodeError> {
+    fn of_dc(self) -> Result<Self, CodecFailure> {
         match self.values.iter().find(|value| **value > 15) {
             Some(value) => Err(malformed(format!("a DC difference of {value} bits"))),
             None => Ok(self),
@@ -296,7 +269,7 @@ impl Huffman {
     }
 
     /// Reads the value of the next code.
-    fn next(&self, bits: &mut Bits<'_>) -> Result<u8, DecodeError> {
+    fn next(&self, bits: &mut Bits<'_>) -> Result<u8, CodecFailure> {
         let mut code = 0_u32;
         for (first, count, place) in &self.lengths {
             code = code << 1 | bits.bit()?;
@@ -326,7 +299,7 @@ impl<'a> Bits<'a> {
         Self { rest, byte: 0, left: 0 }
     }
 
-    fn bit(&mut self) -> Result<u32, DecodeError> {
+    fn bit(&mut self) -> Result<u32, CodecFailure> {
         if self.left == 0 {
             (self.byte, self.rest) = match *self.rest {
                 [0xff, 0, ref rest @ ..] => (0xff, rest),
@@ -340,7 +313,7 @@ impl<'a> Bits<'a> {
     }
 
     /// Reads a difference or coefficient of so many bits (T.81, F.2.2.1).
-    fn signed(&mut self, bits: u8) -> Result<i32, DecodeError> {
+    fn signed(&mut self, bits: u8) -> Result<i32, CodecFailure> {
         if bits > 15 {
             return Err(malformed(format!("a coefficient of {bits} bits")));
         }
@@ -359,7 +332,7 @@ impl<'a> Bits<'a> {
     }
 
     /// Skips to the byte after the next restart marker.
-    fn restart(&mut self, number: u8) -> Result<(), DecodeError> {
+    fn restart(&mut self, number: u8) -> Result<(), CodecFailure> {
         self.left = 0;
         while let [0xff, 0xff, ..] = self.rest {
             self.rest = self.rest.get(1..).unwrap_or_default();
@@ -381,7 +354,7 @@ const CONSTANT: u32 = 13;
 const BETWEEN: u32 = 2;
 
 /// Transforms dequantized coefficients, row by row, to samples.
-pub(super) fn samples(coefficients: &[i32; 64]) -> Result<[u8; 64], DecodeError> {
+pub(super) fn samples(coefficients: &[i32; 64]) -> Result<[u8; 64], CodecFailure> {
     let mut columns = [[0_i64; 8]; 8];
     for (x, column) in columns.iter_mut().enumerate() {
         let mut input = [0_i64; 8];
@@ -394,18 +367,14 @@ pub(super) fn samples(coefficients: &[i32; 64]) -> Result<[u8; 64], DecodeError>
     for (y, row) in out.chunks_exact_mut(8).enumerate() {
         let input = columns.map(|column| column.get(y).copied().unwrap_or(0));
         for (sample, value) in row.iter_mut().zip(pass(input, CONSTANT + BETWEEN + 3)) {
-            *sample = sample_of(value)?;
+            // Libraries differ in numbers far outside of the range of samples, which no encoder produces.
+            if !(-512..512).contains(&value) {
+                return Err(malformed("coefficients out of range"));
+            }
+            *sample = u8::try_from((value + 128).clamp(0, 255)).unwrap_or(0);
         }
     }
     Ok(out)
-}
-
-/// Libraries differ in numbers far outside of the range of samples, which no encoder produces.
-fn sample_of(value: i64) -> Result<u8, DecodeError> {
-    if !(-512..512).contains(&value) {
-        return Err(malformed("coefficients out of range"));
-    }
-    Ok(u8::try_from((value + 128).clamp(0, 255)).unwrap_or(0))
 }
 
 /// Transforms 8 numbers, and rounds `shift` bits off.
@@ -476,7 +445,7 @@ impl Plane {
 
 /// Decodes the planes of all components. With `may_be_short`, a stream may end after any row of units: rows that are missing
 /// are gray, as in libjpeg.
-pub(super) fn decode(stream: &Stream<'_>, may_be_short: bool) -> Result<Vec<Plane>, DecodeError> {
+pub(super) fn decode(stream: &Stream<'_>, may_be_short: bool) -> Result<Vec<Plane>, CodecFailure> {
     let most = |of: fn(&Component) -> u8| stream.components.iter().map(of).max().unwrap_or(1);
     let across = stream.width.div_ceil(8 * usize::from(most(|component| component.horizontal)));
     let down = stream.height.div_ceil(8 * usize::from(most(|component| component.vertical)));
@@ -495,36 +464,22 @@ pub(super) fn decode(stream: &Stream<'_>, may_be_short: bool) -> Result<Vec<Plan
         }
         let parts = stream.components.iter().zip(&mut planes).zip(&mut before);
         for ((component, plane), before) in parts {
-            decode_unit(&mut bits, component, plane, before, (unit % across, unit / across))?;
+            let (wide, tall) = (usize::from(component.horizontal), usize::from(component.vertical));
+            let (x, y) = ((unit % across).saturating_mul(wide), (unit / across).saturating_mul(tall));
+            for (row, column) in (0..tall).flat_map(|row| (0..wide).map(move |column| (row, column))) {
+                let block = samples(&coefficients(&mut bits, component, before)?)?;
+                plane.put(&block, x + column, y + row);
+            }
         }
     }
     Ok(planes)
-}
-
-/// Decodes the blocks of one component in a minimum coded unit.
-fn decode_unit(
-    bits: &mut Bits<'_>,
-    component: &Component,
-    plane: &mut Plane,
-    before: &mut i32,
-    (x, y): (usize, usize),
-) -> Result<(), DecodeError> {
-    let (across, down) = (usize::from(component.horizontal), usize::from(component.vertical));
-    for row in 0..down {
-        for column in 0..across {
-            let coefficients = coefficients(bits, component, before)?;
-            let block = samples(&coefficients)?;
-            plane.put(&block, x.saturating_mul(across) + column, y.saturating_mul(down) + row);
-        }
-    }
-    Ok(())
 }
 
 fn coefficients(
     bits: &mut Bits<'_>,
     component: &Component,
     before: &mut i32,
-) -> Result<[i32; 64], DecodeError> {
+) -> Result<[i32; 64], CodecFailure> {
     let mut block = [0; 64];
     let length = component.dc.next(bits)?;
     *before = before.saturating_add(bits.signed(length)?);
@@ -546,7 +501,7 @@ fn coefficients(
     Ok(block)
 }
 
-fn put(block: &mut [i32; 64], component: &Component, place: usize, value: i32) -> Result<(), DecodeError> {
+fn put(block: &mut [i32; 64], component: &Component, place: usize, value: i32) -> Result<(), CodecFailure> {
     let past = || malformed("more coefficients than a block has");
     let to = ZIGZAG.get(place).map(|to| usize::from(*to)).ok_or_else(past)?;
     let step = component.quantization.get(place).copied().ok_or_else(past)?;

@@ -10,7 +10,7 @@
 //! quantized coefficients, plus corrections of outliers, plus the mean. The operations are those of the C++ library in the
 //! same order, so that values are those of the original decoder, bit by bit.
 
-use crate::{DecodeError, corrupt, parameters};
+use crate::{CodecFailure, corrupt, parameters};
 
 const NAME: &str = "sperr";
 
@@ -53,10 +53,10 @@ pub(super) fn decode(
     (width, shape): (usize, &[u64]),
     has_mode: bool,
     limit: usize,
-) -> Result<Vec<u8>, DecodeError> {
+) -> Result<Vec<u8>, CodecFailure> {
     let shape = Shape::new(shape).ok_or_else(|| parameters(NAME, format!("chunks of shape {shape:?}")))?;
     let size = shape.elements().and_then(|count| count.checked_mul(width)).filter(|size| *size <= limit);
-    let size = size.ok_or_else(|| DecodeError::TooLong { codec: NAME.to_owned(), limit })?;
+    let size = size.ok_or_else(|| CodecFailure::TooLong { codec: NAME.to_owned(), limit })?;
     let (missing, stream) = match has_mode {
         true => Missing::parse(bytes, width, size / width)?,
         false => (Missing::default(), bytes),
@@ -76,7 +76,7 @@ pub(super) fn decode(
 }
 
 /// Checks the header of a volume, and returns what follows it.
-fn volume_stream<'a>(bytes: &'a [u8], shape: &Shape, width: usize) -> Result<&'a [u8], DecodeError> {
+fn volume_stream<'a>(bytes: &'a [u8], shape: &Shape, width: usize) -> Result<&'a [u8], CodecFailure> {
     let ([version, flags], rest) = bytes.split_first_chunk().ok_or_else(cut_off)?;
     let expected = VOLUME | if width == 4 { SINGLE } else { 0 };
     if (*version, *flags) != (0, expected) {
@@ -92,7 +92,7 @@ fn volume_stream<'a>(bytes: &'a [u8], shape: &Shape, width: usize) -> Result<&'a
 }
 
 /// Restores the values of a stream.
-fn values(bytes: &[u8], shape: &Shape) -> Result<Vec<f64>, DecodeError> {
+fn values(bytes: &[u8], shape: &Shape) -> Result<Vec<f64>, CodecFailure> {
     let (head, rest) = bytes.split_first_chunk::<17>().ok_or_else(cut_off)?;
     let [flags, one @ .., _, _, _, _, _, _, _, _] = head;
     let [_, _, _, _, _, _, _, _, _, two @ ..] = head;
@@ -120,7 +120,7 @@ fn values(bytes: &[u8], shape: &Shape) -> Result<Vec<f64>, DecodeError> {
 }
 
 /// Adds the corrections of outliers, whose stream is ignored where it is not complete.
-fn correct(values: &mut [f64], bytes: &[u8], tolerance: f64) -> Result<(), DecodeError> {
+fn correct(values: &mut [f64], bytes: &[u8], tolerance: f64) -> Result<(), CodecFailure> {
     let Some((stream, [])) = split(bytes).filter(|(stream, _)| stream.is_complete()) else {
         return Ok(());
     };
@@ -141,7 +141,7 @@ fn to_f64(size: u64) -> f64 {
     size as f64
 }
 
-fn cut_off() -> DecodeError {
+fn cut_off() -> CodecFailure {
     corrupt(NAME, "the chunk is truncated or damaged")
 }
 
@@ -164,7 +164,7 @@ struct Missing {
 
 impl Missing {
     /// Parses what precedes the stream of `count` floats of `width` bytes, and returns the stream too.
-    fn parse(bytes: &[u8], width: usize, count: usize) -> Result<(Self, &[u8]), DecodeError> {
+    fn parse(bytes: &[u8], width: usize, count: usize) -> Result<(Self, &[u8]), CodecFailure> {
         let (mode, rest) = bytes.split_first().ok_or_else(cut_off)?;
         let (value, rest) = match (mode, width) {
             (0, _) => return Ok((Self::default(), rest)),

@@ -7,7 +7,7 @@
 //! after SOS the bits of the scan; EOI
 //! ```
 
-use crate::{DecodeError, corrupt};
+use crate::{CodecFailure, corrupt};
 
 const NAME: &str = "jpegls";
 
@@ -30,7 +30,7 @@ struct Frame {
 
 impl Frame {
     /// Parses SOF55.
-    fn parse(segment: &[u8]) -> Result<Self, DecodeError> {
+    fn parse(segment: &[u8]) -> Result<Self, CodecFailure> {
         let [bits, rows, rows_low, columns, columns_low, components] =
             *segment.first_chunk::<6>().ok_or_else(cut_off)?;
         let frame = Self {
@@ -70,20 +70,24 @@ struct State {
 
 /// Decodes an image to at most `limit` bytes: little-endian samples of one byte up to 8 bits, else of two. The components of
 /// interleaved scans are adjacent. Others follow one another, unless `by_pixel` makes them adjacent as well.
-pub(super) fn decode(bytes: &[u8], by_pixel: bool, limit: usize) -> Result<Vec<u8>, DecodeError> {
+pub(super) fn decode(bytes: &[u8], by_pixel: bool, limit: usize) -> Result<Vec<u8>, CodecFailure> {
     let mut rest = match bytes {
         [0xff, SOI, rest @ ..] => rest,
         _ => return Err(corrupt(NAME, "no start of an image")),
     };
     let mut state = State::default();
     loop {
-        let marker;
-        (marker, rest) = next_marker(rest)?;
+        // Fill bytes may precede a marker.
+        let [0xff, after @ ..] = rest else { return Err(corrupt(NAME, "no marker where one is expected")) };
+        let fill = after.iter().take_while(|byte| **byte == 0xff).count();
+        let (&marker, after) = after.get(fill..).and_then(<[u8]>::split_first).ok_or_else(cut_off)?;
         if marker == EOI {
             break;
         }
+        let (length, after) = after.split_first_chunk::<2>().ok_or_else(cut_off)?;
+        let length = usize::from(u16::from_be_bytes(*length)).checked_sub(2).ok_or_else(cut_off)?;
         let segment;
-        (segment, rest) = segment_of(rest)?;
+        (segment, rest) = after.split_at_checked(length).ok_or_else(cut_off)?;
         if marker == SOS {
             rest = state.scan(segment, rest)?;
         } else {
@@ -96,27 +100,13 @@ pub(super) fn decode(bytes: &[u8], by_pixel: bool, limit: usize) -> Result<Vec<u
     state.samples(by_pixel)
 }
 
-/// Returns the next marker, which fill bytes may precede, and what follows it.
-fn next_marker(bytes: &[u8]) -> Result<(u8, &[u8]), DecodeError> {
-    let [0xff, rest @ ..] = bytes else { return Err(corrupt(NAME, "no marker where one is expected")) };
-    let fill = rest.iter().take_while(|byte| **byte == 0xff).count();
-    rest.get(fill..).and_then(<[u8]>::split_first).map(|(marker, rest)| (*marker, rest)).ok_or_else(cut_off)
-}
-
-/// Splits off the parameters of a segment.
-fn segment_of(bytes: &[u8]) -> Result<(&[u8], &[u8]), DecodeError> {
-    let (length, rest) = bytes.split_first_chunk::<2>().ok_or_else(cut_off)?;
-    let length = usize::from(u16::from_be_bytes(*length)).checked_sub(2).ok_or_else(cut_off)?;
-    rest.split_at_checked(length).ok_or_else(cut_off)
-}
-
 impl State {
-    fn set(&mut self, marker: u8, segment: &[u8], limit: usize) -> Result<(), DecodeError> {
+    fn set(&mut self, marker: u8, segment: &[u8], limit: usize) -> Result<(), CodecFailure> {
         match marker {
             SOF55 if self.frame.is_none() => {
                 let frame = Frame::parse(segment)?;
                 if frame.bytes().is_none_or(|bytes| bytes > limit) {
-                    return Err(DecodeError::TooLong { codec: NAME.to_owned(), limit });
+                    return Err(CodecFailure::TooLong { codec: NAME.to_owned(), limit });
                 }
                 self.frame = Some(frame);
             }
@@ -134,7 +124,7 @@ impl State {
     }
 
     /// Decodes a scan, and returns what follows it.
-    fn scan<'a>(&mut self, segment: &[u8], bytes: &'a [u8]) -> Result<&'a [u8], DecodeError> {
+    fn scan<'a>(&mut self, segment: &[u8], bytes: &'a [u8]) -> Result<&'a [u8], CodecFailure> {
         let frame = self.frame.ok_or_else(|| corrupt(NAME, "a scan before the size of the image"))?;
         let (count, rest) = segment.split_first().ok_or_else(cut_off)?;
         let count = usize::from(*count);
@@ -161,7 +151,7 @@ impl State {
     }
 
     /// Returns the samples of all components.
-    fn samples(&self, by_pixel: bool) -> Result<Vec<u8>, DecodeError> {
+    fn samples(&self, by_pixel: bool) -> Result<Vec<u8>, CodecFailure> {
         let frame = self.frame.filter(|_| self.is_complete()).ok_or_else(cut_off)?;
         let mut out = Vec::with_capacity(frame.bytes().unwrap_or(0));
         let mut push = |sample: u16| match (frame.sample_bytes(), sample.to_le_bytes()) {
@@ -181,19 +171,19 @@ impl State {
 }
 
 /// Parses DRI: a number of 2 to 4 bytes.
-fn restart_rows(segment: &[u8]) -> Result<usize, DecodeError> {
+fn restart_rows(segment: &[u8]) -> Result<usize, CodecFailure> {
     match segment.len() {
         2..=4 => Ok(segment.iter().fold(0, |rows, byte| rows << 8 | usize::from(*byte))),
         other => Err(corrupt(NAME, format!("a restart interval of {other} bytes"))),
     }
 }
 
-fn cut_off() -> DecodeError {
+fn cut_off() -> CodecFailure {
     corrupt(NAME, "the image is truncated")
 }
 
-fn unsupported(what: &str) -> DecodeError {
-    DecodeError::NoDecoder(format!("{NAME}: {what}"))
+fn unsupported(what: &str) -> CodecFailure {
+    CodecFailure::NoDecoder(format!("{NAME}: {what}"))
 }
 
 // The bits of a scan, most significant first (T.87, annex A.1 and C.2.1). After a byte of 0xff only 7 bits of the next byte
@@ -295,7 +285,7 @@ struct Preset {
 }
 
 impl Preset {
-    fn parse(segment: &[u8]) -> Result<Self, DecodeError> {
+    fn parse(segment: &[u8]) -> Result<Self, CodecFailure> {
         let (kind, rest) = segment.split_first().ok_or_else(cut_off)?;
         if *kind != 1 {
             return Err(unsupported(&format!("preset parameters of type {kind}")));
@@ -306,7 +296,7 @@ impl Preset {
     }
 
     /// Returns the parameters of a scan, with defaults for those that are not set (annex C.2.4.1.1.1).
-    fn complete(&self, bits: u32, near: i32) -> Result<Parameters, DecodeError> {
+    fn complete(&self, bits: u32, near: i32) -> Result<Parameters, CodecFailure> {
         let most = (1 << bits) - 1;
         let greatest = if self.greatest == 0 { most } else { self.greatest };
         let reset = if self.reset == 0 { 64 } else { self.reset };
@@ -540,7 +530,7 @@ enum Interleave {
 }
 
 impl Interleave {
-    fn parse(number: u8, components: usize) -> Result<Self, DecodeError> {
+    fn parse(number: u8, components: usize) -> Result<Self, CodecFailure> {
         match (number, components) {
             (0, 1) => Ok(Self::None),
             (1, 1..) => Ok(Self::Rows),
@@ -579,13 +569,17 @@ impl Scan {
         bytes: &'a [u8],
         interleave: Interleave,
         restart_rows: usize,
-    ) -> Result<(Vec<Vec<u16>>, &'a [u8]), DecodeError> {
+    ) -> Result<(Vec<Vec<u16>>, &'a [u8]), CodecFailure> {
         let mut planes = vec![Vec::new(); self.count];
         let mut bits = Bits::new(bytes);
         let mut progress = self.start();
         for row in 0..self.rows {
             if restart_rows > 0 && row > 0 && row.is_multiple_of(restart_rows) {
-                bits = Bits::new(after_restart(&bits)?);
+                // The padding and the restart marker.
+                let Some([0xff, 0xd0..=0xd7, rest @ ..]) = bits.after() else {
+                    return Err(corrupt(NAME, "no restart marker where one is expected"));
+                };
+                bits = Bits::new(rest);
                 progress = self.start();
             }
             self.row(&mut bits, interleave, &mut progress).ok_or_else(cut_off)?;
@@ -697,14 +691,6 @@ impl Scan {
     }
 }
 
-/// Skips the padding and the restart marker.
-fn after_restart<'a>(bits: &Bits<'a>) -> Result<&'a [u8], DecodeError> {
-    match bits.after() {
-        Some([0xff, 0xd0..=0xd7, rest @ ..]) => Ok(rest),
-        _ => Err(corrupt(NAME, "no restart marker where one is expected")),
-    }
-}
-
 /// Neighbours of a sample that are decoded already.
 struct Neighbours {
     a: i32,
@@ -748,7 +734,7 @@ mod tests {
     fn the_example_of_the_standard() {
         let image = [HEAD, SCAN, BITS, &[0xff, EOI]].concat();
         assert_eq!(decode(&image, false, 16).unwrap(), SAMPLES);
-        assert!(matches!(decode(&image, false, 15), Err(DecodeError::TooLong { .. })));
+        assert!(matches!(decode(&image, false, 15), Err(CodecFailure::TooLong { .. })));
         for length in 0..image.len() - 3 {
             assert!(decode(&image[..length], false, 16).is_err(), "{length} bytes");
         }
