@@ -2,7 +2,6 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use bytes::Bytes;
 use icechunk::{
     format::{
         ChunkIndices,
@@ -12,13 +11,12 @@ use icechunk::{
 };
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 use virtualize_store::{Condition, Listed, StoreError, StoreOptions, Stores, open_listed, probe};
-use virtualize_zarr::{Array, Chunk, ChunkReader, Chunks, Source, chunk_indices};
+use virtualize_zarr::{Source, chunk_indices};
 
 use crate::{
     IcechunkError, Result,
     container::{Containers, root},
     error::one_line,
-    metadata::{Document, node_error},
     storage::Settings,
 };
 
@@ -88,24 +86,18 @@ pub(crate) fn checksums(source: &Source) -> Vec<Checksum> {
     order.into_iter().flatten().collect()
 }
 
-/// A chunk to be committed.
-#[derive(Clone, Debug)]
-pub(crate) enum NewChunk {
-    Inline(Bytes),
-    Virtual(VirtualChunkRef),
-}
-
 /// Kind of a checksum.
 type Kind = std::mem::Discriminant<Checksum>;
 
 /// Converts the sources of chunks, and collects the containers that they need.
 pub(crate) struct Sources {
-    containers: Containers,
+    /// The containers of all sources so far.
+    pub(crate) containers: Containers,
     store: StoreOptions,
     /// Whether the store at a url accepts requests with a kind of checksum, or with none.
     accepted: HashMap<(String, Option<Kind>), bool>,
-    /// The url of a source of which readers cannot tell whether it changed.
-    unchecked: Option<String>,
+    /// The url of a source of which readers cannot tell whether it changed, if there is one.
+    pub(crate) unchecked: Option<String>,
     /// The last source, and the location and checksum that its chunks record.
     last: Option<(Arc<Source>, VirtualChunkLocation, Option<Checksum>)>,
 }
@@ -116,13 +108,13 @@ impl Sources {
         Self { containers, store, accepted: HashMap::new(), unchecked: None, last: None }
     }
 
-    /// Returns the url of a source of which readers cannot tell whether it changed, if there is one.
-    pub(crate) fn unchecked(&self) -> Option<&str> {
-        self.unchecked.as_deref()
-    }
-
     /// Returns the reference to a chunk.
-    async fn reference(&mut self, source: &Arc<Source>, offset: u64, length: u64) -> Result<VirtualChunkRef> {
+    pub(crate) async fn reference(
+        &mut self,
+        source: &Arc<Source>,
+        offset: u64,
+        length: u64,
+    ) -> Result<VirtualChunkRef> {
         let is_last = |(last, ..): &(Arc<Source>, _, _)| Arc::ptr_eq(last, source);
         let (_, location, checksum) = match self.last.take().filter(is_last) {
             Some(last) => self.last.insert(last),
@@ -200,59 +192,10 @@ impl Sources {
             Err(_) => Ok(!matches!(checksum, Some(Checksum::ETag(_)))),
         }
     }
-
-    /// Returns the containers of all sources so far.
-    pub(crate) fn containers(&self) -> &Containers {
-        &self.containers
-    }
-}
-
-/// Reader of the chunks of an array, which checks their order.
-pub(crate) struct NewChunks<'a> {
-    path: &'a str,
-    chunks: Chunks<'a>,
-    sources: &'a mut Sources,
-    /// Number of chunks along each axis.
-    counts: Vec<u64>,
-    /// The lowest position that the next chunk may have.
-    next: u64,
-}
-
-impl<'a> NewChunks<'a> {
-    pub(crate) fn open(
-        reader: &'a mut dyn ChunkReader,
-        sources: &'a mut Sources,
-        (document, array): (&'a Document<'_>, &Array),
-    ) -> Result<Self> {
-        let counts = array.chunk_grid.counts(&array.shape);
-        let chunks = reader.chunks(&document.inner, 0).map_err(IcechunkError::of_chunks)?;
-        Ok(Self { path: &document.path, chunks, sources, counts, next: 0 })
-    }
-
-    /// Returns the next chunk.
-    pub(crate) async fn next(&mut self) -> Result<Option<(ChunkIndices, NewChunk)>> {
-        let Some(item) = self.chunks.next() else { return Ok(None) };
-        let (position, chunk) = item.map_err(IcechunkError::of_chunks)?;
-        if position < self.next {
-            return Err(node_error(self.path, format!("chunk {position} is out of order")));
-        }
-        self.next = position.saturating_add(1);
-        let indices = indices(position, &self.counts).ok_or_else(|| {
-            let reason = "is outside the grid, or its index exceeds the 32 bits of Icechunk";
-            node_error(self.path, format!("chunk {position} {reason}"))
-        })?;
-        let chunk = match chunk {
-            Chunk::Inline(bytes) => NewChunk::Inline(bytes),
-            Chunk::Reference { source, offset, length } => {
-                NewChunk::Virtual(self.sources.reference(&source, offset, length).await?)
-            }
-        };
-        Ok(Some((indices, chunk)))
-    }
 }
 
 /// Converts a row-major position in the chunk grid to indices along each axis.
-fn indices(position: u64, counts: &[u64]) -> Option<ChunkIndices> {
+pub(crate) fn indices(position: u64, counts: &[u64]) -> Option<ChunkIndices> {
     let indices = chunk_indices(position, counts)?.into_iter().map(|index| u32::try_from(index).ok());
     indices.collect::<Option<_>>().map(ChunkIndices)
 }

@@ -9,13 +9,16 @@ use icechunk::{
 };
 use serde_json::{Value, json};
 use virtualize_store::StoreOptions;
-use virtualize_zarr::{ChunkReader, Hierarchy, HierarchyChunks, ZarrFormat, node};
+use virtualize_zarr::{
+    Array, ChunkReader, Group, Hierarchy, HierarchyChunks, Node, ZarrFormat,
+    node::{self, join},
+};
 
 use crate::{
     CommitRecord, IcechunkError, RepositoryLocation, Result,
-    chunks::{NewChunks, Sources},
+    chunks::Sources,
     container::{Containers, snippet},
-    metadata::{Document, documents, node_path},
+    error::{node_error, node_path},
     repository::{Requirements, branch_tip, has_snapshot, lock, open_or_create, prefixes},
     update::{UpdatePlan, UpdatePlanner},
     write::{Writer, delete_abandoned},
@@ -195,7 +198,7 @@ impl CommitAttempt<'_> {
                 return Err(error);
             }
         };
-        let chunks = writer.written();
+        let chunks = writer.written;
         let snapshot = writer.finish().await?;
         // Without conditional writes, a program that does not take the lock can have undone the commit.
         let is_local = matches!(location, RepositoryLocation::Local(_));
@@ -206,7 +209,7 @@ impl CommitAttempt<'_> {
         let arrays = self.documents.iter().filter(|document| document.array.is_some());
         let group = node::first_group(arrays.map(|document| document.path.as_str()));
         let python = snippet(location, self.options, group, &containers);
-        let unchecked = self.sources.unchecked().map(str::to_owned);
+        let unchecked = self.sources.unchecked;
         Ok(Committed { snapshot: snapshot.to_string(), chunks, python, unchecked })
     }
 
@@ -215,7 +218,7 @@ impl CommitAttempt<'_> {
     async fn complete_configuration(&mut self) -> Result<Vec<VirtualChunkContainer>> {
         self.chunks.finish().map_err(IcechunkError::of_chunks)?;
         let known = prefixes(self.repository.config());
-        let containers = self.sources.containers();
+        let containers = &self.sources.containers;
         if containers.missing(&known, &self.options.store)?.is_empty() {
             return Ok(self.repository.config().virtual_chunk_containers().cloned().collect());
         }
@@ -237,7 +240,7 @@ impl CommitAttempt<'_> {
         } else {
             if self.options.mode == Mode::Replace {
                 if self.group.is_empty() {
-                    let mut session = writer.session().write().await;
+                    let mut session = writer.session.write().await;
                     session.clear().await.map_err(IcechunkError::of("removing the group"))?;
                 } else {
                     writer.remove(self.group).await?;
@@ -257,15 +260,14 @@ impl CommitAttempt<'_> {
         }
         for document in self.documents {
             let Some(array) = document.array else { continue };
-            let chunks = NewChunks::open(&mut *self.chunks, &mut self.sources, (document, array))?;
-            writer.chunks(&document.path, chunks).await?;
+            writer.chunks((document, array), &mut *self.chunks, &mut self.sources).await?;
         }
         Ok(())
     }
 
     /// Checks that no node would be overwritten, except for groups without attributes.
     async fn check_absent(&mut self, writer: &Writer<'_>) -> Result<()> {
-        let session = writer.session().read().await;
+        let session = writer.session.read().await;
         for document in self.documents {
             let Ok(node) = session.get_node(&node_path(&document.path)?).await else { continue };
             let known: Option<Value> = serde_json::from_slice(&node.user_data).ok();
@@ -288,7 +290,7 @@ impl CommitAttempt<'_> {
             paths.push(above);
         }
         for path in paths.into_iter().rev() {
-            let known = writer.session().read().await.get_node(&node_path(path)?).await.is_ok();
+            let known = writer.session.read().await.get_node(&node_path(path)?).await.is_ok();
             if !known {
                 let group = json!({"attributes": {}, "node_type": "group", "zarr_format": 3});
                 writer.document(path, &group).await?;
@@ -296,4 +298,46 @@ impl CommitAttempt<'_> {
         }
         Ok(())
     }
+}
+
+// Nodes of a hierarchy as Icechunk stores them: a path and a metadata document each.
+
+/// A node to be written.
+pub(crate) struct Document<'a> {
+    /// Path in the repository, without a leading slash.
+    pub(crate) path: String,
+    /// Path in the hierarchy.
+    pub(crate) inner: String,
+    pub(crate) metadata: Value,
+    /// The array; `None` for a group.
+    pub(crate) array: Option<&'a Array>,
+}
+
+/// Returns all nodes of a hierarchy, parents first. Its root is at `prefix`, a path without leading and trailing slashes.
+pub(crate) fn documents<'a>(hierarchy: &'a Hierarchy, prefix: &str) -> Result<Vec<Document<'a>>> {
+    let mut all = Vec::new();
+    group((prefix, ""), &hierarchy.root, &mut all)?;
+    Ok(all)
+}
+
+/// Adds the nodes of a group at a path in the repository and a path in the hierarchy.
+fn group<'a>((path, inner): (&str, &str), group: &'a Group, all: &mut Vec<Document<'a>>) -> Result<()> {
+    all.push(Document {
+        path: path.to_owned(),
+        inner: inner.to_owned(),
+        metadata: group.to_zarr_json(),
+        array: None,
+    });
+    for (name, node) in &group.children {
+        let (path, inner) = (join(path, name), join(inner, name));
+        match node {
+            Node::Group(child) => self::group((&path, &inner), child, all)?,
+            Node::Array(array) => {
+                let metadata = array.to_zarr_json(name);
+                let metadata = metadata.map_err(|error| node_error(&path, error.to_string()))?;
+                all.push(Document { path, inner, metadata, array: Some(array) });
+            }
+        }
+    }
+    Ok(())
 }

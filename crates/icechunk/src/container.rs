@@ -35,7 +35,13 @@ impl Containers {
             return Ok(());
         }
         let own = url.rsplit_once('/').map_or("", |(folder, _)| folder).to_owned() + "/";
-        let folder = self.folder.take().map_or_else(|| own.clone(), |folder| common_folder(&folder, &own));
+        let folder = match self.folder.take() {
+            None => own,
+            Some(folder) => {
+                let steps = folder.split_inclusive('/').zip(own.split_inclusive('/'));
+                steps.take_while(|(one, other)| one == other).map(|(step, _)| step).collect()
+            }
+        };
         if folder == "file:///" {
             let reason = "the only common folder of the local files is the root, which cannot be a container"
                 .to_owned();
@@ -65,12 +71,6 @@ impl Containers {
 pub(crate) fn root(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     format!("{scheme}://{}/", rest.split('/').next().unwrap_or(rest))
-}
-
-/// Returns the deepest common folder, with a trailing slash.
-fn common_folder(one: &str, other: &str) -> String {
-    let steps = one.split_inclusive('/').zip(other.split_inclusive('/'));
-    steps.take_while(|(one, other)| one == other).map(|(step, _)| step).collect()
 }
 
 fn container(prefix: &str, url: &str, options: &StoreOptions) -> Result<VirtualChunkContainer> {
@@ -106,31 +106,24 @@ pub(crate) fn snippet(
     group: &str,
     containers: &[VirtualChunkContainer],
 ) -> String {
-    let mut text = String::from("import icechunk, xarray as xr\n");
     let url = location.url();
-    let _ = writeln!(text, "storage = {}", python_storage(location, &Settings::of(&url, &options.store)));
-    let _ = writeln!(text, "credentials = icechunk.containers_credentials({{");
-    for container in containers {
+    let storage = python_storage(location, &Settings::of(&url, &options.store));
+    let credentials = containers.iter().map(|container| {
         let prefix = container.url_prefix();
-        let _ = writeln!(
-            text,
-            "    {}: {},",
-            quoted(prefix),
-            credentials(prefix, &Settings::of(prefix, &options.store))
-        );
-    }
-    let _ = writeln!(text, "}})");
-    let _ = writeln!(
-        text,
-        "repository = icechunk.Repository.open(storage, authorize_virtual_chunk_access=credentials)"
-    );
-    let _ = writeln!(text, "session = repository.readonly_session({})", quoted(&options.branch));
-    let group = match group {
-        "" => String::new(),
-        group => format!(", group={}", quoted(group)),
-    };
-    let _ = write!(text, "dataset = xr.open_zarr(session.store{group}, consolidated=False)");
-    text
+        let credentials = credentials(prefix, &Settings::of(prefix, &options.store));
+        format!("    {}: {credentials},\n", quoted(prefix))
+    });
+    let credentials: String = credentials.collect();
+    let branch = quoted(&options.branch);
+    let group = if group.is_empty() { String::new() } else { format!(", group={}", quoted(group)) };
+    format!(
+        "import icechunk, xarray as xr\n\
+         storage = {storage}\n\
+         credentials = icechunk.containers_credentials({{\n{credentials}}})\n\
+         repository = icechunk.Repository.open(storage, authorize_virtual_chunk_access=credentials)\n\
+         session = repository.readonly_session({branch})\n\
+         dataset = xr.open_zarr(session.store{group}, consolidated=False)"
+    )
 }
 
 fn python_storage(location: &RepositoryLocation, options: &Settings<'_>) -> String {

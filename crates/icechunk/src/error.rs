@@ -1,5 +1,7 @@
 use std::{collections::BTreeSet, fmt::Display, sync::Arc};
 
+use icechunk::format::{Path, snapshot::NodeSnapshot};
+use serde_json::Value;
 use virtualize_remedy::{OptionName, Remedy, alternatives};
 use virtualize_store::StoreError;
 use virtualize_zarr::ChunkReadError;
@@ -142,4 +144,19 @@ fn plural(what: &str) -> &'static str {
         "tag" => "tags",
         _ => "snapshots",
     }
+}
+
+/// Parses the document of a node.
+pub(crate) fn document_of(path: &str, node: &NodeSnapshot) -> Result<Value> {
+    serde_json::from_slice(&node.user_data)
+        .map_err(|error| node_error(path, format!("invalid metadata in the repository: {error}")))
+}
+
+pub(crate) fn node_error(path: &str, reason: impl Into<String>) -> IcechunkError {
+    IcechunkError::Node { path: path.to_owned(), reason: reason.into() }
+}
+
+/// Converts a path to that of Icechunk, which rejects empty names and names of dots only.
+pub(crate) fn node_path(path: &str) -> Result<Path> {
+    Path::new(&format!("/{path}")).map_err(|error| node_error(path, error.to_string()))
 }

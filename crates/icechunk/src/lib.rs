@@ -13,7 +13,6 @@ mod chunks;
 mod commit;
 mod container;
 mod error;
-mod metadata;
 mod read;
 mod repository;
 mod storage;

@@ -7,11 +7,11 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures::{FutureExt, StreamExt, TryFutureExt, TryStreamExt, stream};
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use icechunk::{
     Repository,
     format::{
-        ByteRange, ChunkIndices, ManifestId, SnapshotId,
+        ByteRange, ManifestId, SnapshotId,
         manifest::{Checksum, ChunkPayload, Manifest, ManifestRef, VirtualChunkRef},
         snapshot::{NodeData, NodeSnapshot},
     },
@@ -29,8 +29,7 @@ use virtualize_zarr::{
 use crate::{
     IcechunkError, RepositoryLocation, Result,
     chunks::decode_url,
-    error::one_line,
-    metadata::{document_of, node_error, node_path},
+    error::{document_of, node_error, node_path, one_line},
     repository::open,
 };
 
@@ -117,33 +116,29 @@ pub async fn open_version(
 }
 
 async fn resolve_version(repository: &Repository, version: &Version) -> Result<VersionInfo> {
-    let (branch, tag, snapshot) = match version {
-        Version::Branch(name) => (Some(name), None, None),
-        Version::Tag(name) => (None, Some(name), None),
-        Version::Snapshot(id) => (None, None, Some(id)),
-        Version::Any(name) => (Some(name), Some(name), Some(name)),
+    let name = match version {
+        Version::Branch(name) | Version::Tag(name) | Version::Snapshot(name) | Version::Any(name) => name,
     };
-    if let Some(name) = branch
-        && repository.lookup_branch(name).await.is_ok()
+    if matches!(version, Version::Branch(_) | Version::Any(_)) && repository.lookup_branch(name).await.is_ok()
     {
         return Ok(VersionInfo::BranchTipRef(name.clone()));
     }
-    if let Some(name) = tag
-        && repository.lookup_tag(name).await.is_ok()
-    {
+    if matches!(version, Version::Tag(_) | Version::Any(_)) && repository.lookup_tag(name).await.is_ok() {
         return Ok(VersionInfo::TagRef(name.clone()));
     }
-    if let Some(id) = snapshot.and_then(|id| SnapshotId::try_from(id.as_str()).ok()) {
+    if matches!(version, Version::Snapshot(_) | Version::Any(_))
+        && let Ok(id) = SnapshotId::try_from(name.as_str())
+    {
         return Ok(VersionInfo::SnapshotId(id));
     }
-    let (what, name, known) = match version {
-        Version::Tag(name) => {
-            ("tag", name, repository.list_tags().await.map_err(IcechunkError::of("listing the tags"))?)
+    let (what, known) = match version {
+        Version::Tag(_) => {
+            ("tag", repository.list_tags().await.map_err(IcechunkError::of("listing the tags"))?)
         }
-        Version::Snapshot(name) => ("snapshot", name, Default::default()),
-        Version::Branch(name) | Version::Any(name) => {
+        Version::Snapshot(_) => ("snapshot", Default::default()),
+        Version::Branch(_) | Version::Any(_) => {
             let known = repository.list_branches().await;
-            ("branch", name, known.map_err(IcechunkError::of("listing the branches"))?)
+            ("branch", known.map_err(IcechunkError::of("listing the branches"))?)
         }
     };
     Err(IcechunkError::NoVersion { what, name: name.clone(), known })
@@ -233,24 +228,21 @@ impl OpenRepository {
         }
         let mut reads = Vec::new();
         for (position, indices, _) in stored {
-            reads.push(self.native_bytes(path, node, indices).map_ok(move |bytes| (position, bytes)).boxed());
+            let read = async move {
+                let failed = |error| node_error(path, one_line(&error));
+                let reader = self.session.get_chunk_reader(&node.path, &indices, &ByteRange::ALL).await;
+                let bytes = get_chunk(reader.map_err(failed)?).await.map_err(failed)?;
+                Ok((position, bytes.ok_or_else(|| node_error(path, "a native chunk is missing"))?))
+            };
+            reads.push(read.boxed());
         }
-        let native: Vec<_> = stream::iter(reads).buffer_unordered(CONCURRENCY).try_collect().await?;
-        table.inline.extend(native);
+        let native: Result<Vec<_>> = stream::iter(reads).buffer_unordered(CONCURRENCY).try_collect().await;
+        table.inline.extend(native?);
         Ok(table.finish())
     }
 
     async fn manifest(&self, id: ManifestId) -> Result<Arc<Manifest>, RepositoryError> {
         self.repository.asset_manager().fetch_manifest_without_node(&id).await
-    }
-
-    /// Fetches a native chunk.
-    async fn native_bytes(&self, path: &str, node: &NodeSnapshot, indices: ChunkIndices) -> Result<Bytes> {
-        let failed = |error| node_error(path, one_line(&error));
-        let reader =
-            self.session.get_chunk_reader(&node.path, &indices, &ByteRange::ALL).await.map_err(failed)?;
-        let bytes = get_chunk(reader).await.map_err(failed)?;
-        bytes.ok_or_else(|| node_error(path, "a native chunk is missing"))
     }
 
     fn virtual_chunk(

@@ -28,7 +28,7 @@ use serde_json::Value;
 use virtualize_store::StoreOptions;
 
 use crate::{
-    CommitRecord, IcechunkError, RepositoryLocation, Result, container::Containers, metadata::node_path,
+    CommitRecord, IcechunkError, RepositoryLocation, Result, container::Containers, error::node_path,
     storage::create_folder, update::UpdatePlanner,
 };
 

@@ -322,11 +322,11 @@ thread_local! {
 struct Bucket {
     url: String,
     prefix: String,
-    #[serde(skip, default = "next_store")]
+    #[serde(skip, default = "take_store")]
     store: Option<Arc<dyn ObjectStore>>,
 }
 
-fn next_store() -> Option<Arc<dyn ObjectStore>> {
+fn take_store() -> Option<Arc<dyn ObjectStore>> {
     STORE.take()
 }
 

@@ -18,7 +18,8 @@ use virtualize_zarr::{Array, Hierarchy, cf::attributes::decides_values, node};
 
 use crate::{
     IcechunkError, Result,
-    metadata::{Document, document_of, documents, node_error, node_path},
+    commit::{Document, documents},
+    error::{document_of, node_error, node_path},
     repository::has_snapshot,
 };
 
@@ -245,8 +246,14 @@ fn dimensions(document: &Value) -> Vec<(String, u64)> {
 /// Describes the first difference between the documents of an array that affects its values.
 fn difference(before: &Value, now: &Value) -> Option<String> {
     let text = |value: Option<&Value>| value.map_or_else(|| "absent".to_owned(), ToString::to_string);
+    // Other libraries serialize the same metadata differently, so unequal members need not differ in meaning.
+    let normalized = |document: &Value| {
+        let mut array = Array::from_zarr_json(document).ok()?.array;
+        array.attributes = Map::new();
+        array.to_zarr_json("").ok()
+    };
     if let Some(member) = STATE.iter().find(|member| before.get(**member) != now.get(**member))
-        && !is_equivalent(before, now)
+        && normalized(before).is_none_or(|before| normalized(now) != Some(before))
     {
         let (before, now) = (text(before.get(*member)), text(now.get(*member)));
         return Some(format!("{member} was {before} and is now {now}"));
@@ -256,20 +263,6 @@ fn difference(before: &Value, now: &Value) -> Option<String> {
     let name = before.keys().chain(now.keys()).find(differs)?;
     let (before, now) = (text(before.get(name)), text(now.get(name)));
     Some(format!("attribute {name} was {before} and is now {now}"))
-}
-
-/// Returns whether two documents describe the same array. Other libraries serialize the same metadata differently, so
-/// unequal members need not differ in meaning.
-fn is_equivalent(one: &Value, other: &Value) -> bool {
-    let normalized = |document: &Value| {
-        let mut array = Array::from_zarr_json(document).ok()?.array;
-        array.attributes = Map::new();
-        array.to_zarr_json("").ok()
-    };
-    match (normalized(one), normalized(other)) {
-        (Some(one), Some(other)) => one == other,
-        _ => false,
-    }
 }
 
 /// Returns `new` with the attributes that others have set in `current`. An attribute that does not determine values is

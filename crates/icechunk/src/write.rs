@@ -21,13 +21,13 @@ use icechunk::{
 };
 use serde_json::Value;
 use tokio::sync::RwLock;
-use virtualize_zarr::node::join;
+use virtualize_zarr::{Array, Chunk, ChunkReader, node::join};
 
 use crate::{
     CommitOptions, IcechunkError, RepositoryLocation, Result,
-    chunks::{NewChunk, NewChunks},
-    error::one_line,
-    metadata::{node_error, node_path},
+    chunks::{Sources, indices},
+    commit::Document,
+    error::{node_error, node_path, one_line},
 };
 
 /// Maximum number of chunks in one call of the `icechunk` crate.
@@ -44,12 +44,13 @@ pub(crate) struct Writer<'a> {
     tip: SnapshotId,
     /// The temporary branch of a commit in parts.
     scratch: Option<Scratch>,
-    session: Arc<RwLock<Session>>,
+    /// Reads and removes existing nodes.
+    pub(crate) session: Arc<RwLock<Session>>,
     store: Store,
     /// Chunks written since the last part.
     pending: u64,
-    /// All chunks written.
-    written: u64,
+    /// Number of chunks written.
+    pub(crate) written: u64,
 }
 
 /// The temporary branch of a commit in parts.
@@ -86,11 +87,6 @@ impl<'a> Writer<'a> {
             .collect()
     }
 
-    /// Returns the session, to read and remove existing nodes.
-    pub(crate) fn session(&self) -> &Arc<RwLock<Session>> {
-        &self.session
-    }
-
     /// Writes the document of a node.
     pub(crate) async fn document(&self, path: &str, metadata: &Value) -> Result<()> {
         let set = self.store.set(&join(path, "zarr.json"), metadata.to_string().into()).await;
@@ -107,30 +103,37 @@ impl<'a> Writer<'a> {
         removed.map_err(|error| node_error(path, one_line(&error)))
     }
 
-    /// Returns the number of chunks written.
-    pub(crate) fn written(&self) -> u64 {
-        self.written
-    }
-
     /// Writes the chunks of an array.
-    pub(crate) async fn chunks(&mut self, path: &str, mut chunks: NewChunks<'_>) -> Result<()> {
-        let node = node_path(path)?;
-        let (mut references, mut inline) = (Vec::new(), Vec::new());
-        loop {
-            let next = chunks.next().await?;
-            let is_last = next.is_none();
-            match next {
-                Some((indices, NewChunk::Virtual(reference))) => references.push((indices, reference)),
-                Some((indices, NewChunk::Inline(bytes))) => inline.push((indices, bytes)),
-                None => {}
+    pub(crate) async fn chunks(
+        &mut self,
+        (document, array): (&Document<'_>, &Array),
+        reader: &mut dyn ChunkReader,
+        sources: &mut Sources,
+    ) -> Result<()> {
+        let path = document.path.as_str();
+        let (node, counts) = (node_path(path)?, array.chunk_grid.counts(&array.shape));
+        let (mut references, mut inline, mut next) = (Vec::new(), Vec::new(), 0);
+        for item in reader.chunks(&document.inner, 0).map_err(IcechunkError::of_chunks)? {
+            let (position, chunk) = item.map_err(IcechunkError::of_chunks)?;
+            if position < next {
+                return Err(node_error(path, format!("chunk {position} is out of order")));
             }
-            if is_last || references.len() + inline.len() >= BATCH {
+            next = position.saturating_add(1);
+            let indices = indices(position, &counts).ok_or_else(|| {
+                let reason = "is outside the grid, or its index exceeds the 32 bits of Icechunk";
+                node_error(path, format!("chunk {position} {reason}"))
+            })?;
+            match chunk {
+                Chunk::Inline(bytes) => inline.push((indices, bytes)),
+                Chunk::Reference { source, offset, length } => {
+                    references.push((indices, sources.reference(&source, offset, length).await?));
+                }
+            }
+            if references.len() + inline.len() >= BATCH {
                 self.write_batch(&node, std::mem::take(&mut references), std::mem::take(&mut inline)).await?;
             }
-            if is_last {
-                return Ok(());
-            }
         }
+        self.write_batch(&node, references, inline).await
     }
 
     async fn write_batch(

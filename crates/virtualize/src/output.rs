@@ -2,7 +2,6 @@
 
 use std::{
     io::{self, BufWriter, Write},
-    ops::ControlFlow,
     path::Path,
     sync::Arc,
 };
@@ -11,9 +10,7 @@ use virtualize_references::{EmitError, Format, Sink};
 use virtualize_store::{
     OutputLock, OutputPlace, Receipt, Recognizer, SideFile, SideFolder, SideObject, StoreOptions,
 };
-use virtualize_zarr::{
-    Chunk, ChunkReadError, ChunkReader, ChunkRef, ChunkVisitor, Chunks, Hierarchy, HierarchyChunks, Source,
-};
+use virtualize_zarr::{Chunk, ChunkReadError, ChunkReader, Chunks, Hierarchy, HierarchyChunks, Source};
 
 use crate::{
     error::Error,
@@ -304,22 +301,6 @@ impl ChunkReader for PassingChunks<'_> {
                 inline => inline,
             })
         })))
-    }
-
-    fn visit(&mut self, path: &str, start: u64, visit: &mut ChunkVisitor<'_>) -> Result<(), ChunkReadError> {
-        let Self { reader, sources } = self;
-        let mut failed = None;
-        reader.visit(path, start, &mut |position, chunk| match chunk {
-            ChunkRef::Inline(_) => visit(position, chunk),
-            ChunkRef::Reference { source, offset, length } => match sources.pass(source) {
-                Ok(source) => visit(position, ChunkRef::Reference { source, offset, length }),
-                Err(error) => {
-                    failed = Some(error);
-                    ControlFlow::Break(())
-                }
-            },
-        })?;
-        failed.map_or(Ok(()), |error| Err(error.into()))
     }
 
     fn count(&mut self, path: &str) -> Result<u64, ChunkReadError> {

@@ -18,28 +18,25 @@ mod codecs;
 mod data_type;
 mod fill_value;
 mod metadata;
-mod position;
 mod read;
 mod sharding;
-mod version;
 
 pub use arithmetic::{Arithmetic, ArithmeticError};
-pub use chunk_reader::{Chunk, ChunkReadError, ChunkReader, ChunkRef, ChunkVisitor, Chunks, HierarchyChunks};
+pub use chunk_reader::{Chunk, ChunkReadError, ChunkReader, Chunks, HierarchyChunks};
 pub use codecs::{
-    Codec, CodecError, CodecKind, Implementation, OldJpeg, OldJpegStream, OutOfRange, Rounding, ScalarMap,
-    StoredInteger, TiffScheme,
+    Codec, CodecError, CodecKind, FilterParameters, Implementation, Nbit, NbitType, OldJpeg, OldJpegStream,
+    OutOfRange, Rounding, ScalarMap, ScaleOffset, StoredInteger, TiffScheme,
 };
 pub use data_type::{DataType, Endian, Field, TimeUnit};
 pub use fill_value::{Conversion, FillValue, FillValueError, in_byte_order};
-pub use manifest::ReferencesBuilder;
-pub use manifest::{ChunkEntry, ChunkManifest, Lengths, Reference, References, SourceId};
+pub use manifest::{
+    ChunkEntry, ChunkManifest, Lengths, Reference, References, ReferencesBuilder, SourceId, chunk_indices,
+    chunk_position, greatest_common_divisor,
+};
 pub use metadata::MetadataError;
-pub use node::{Array, ChunkGrid, Group, Hierarchy, Node, NodePath, Source};
-pub use position::{chunk_indices, chunk_position, greatest_common_divisor};
-pub use read::ArrayDocument;
-pub use read::ReadError;
+pub use node::{Array, ChunkGrid, Group, Hierarchy, Node, NodePath, Source, Version};
+pub use read::{ArrayDocument, ReadError};
 pub use sharding::Sharding;
-pub use version::Version;
 
 /// Version of the Zarr format in which metadata is encoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -10,11 +10,79 @@ use std::{collections::BTreeSet, fmt, str::FromStr};
 
 use serde_json::{Map, Value};
 
-pub use crate::chunk_reader::{Need, Reader};
 use crate::{
     Array, ChunkGrid, ChunkManifest, Codec, DataType, Hierarchy, Implementation, Lengths, MetadataError,
     ReferencesBuilder, ZarrFormat, chunk_indices, chunk_position, codecs::PACKAGE,
 };
+
+/// A released reader of Zarr.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Reader {
+    /// zarr-python, over fsspec's reference filesystem.
+    ZarrPython,
+    /// The Rust crate zarrs, with its codecs for blosc, bz2, fletcher32, gzip, transpose, zlib and zstd.
+    Zarrs,
+    /// zarrita.js, over its reference store.
+    Zarrita,
+    /// GDAL's Zarr driver, as raster: numbers of one dimension and more.
+    Gdal,
+    /// zarr-python with this project's Python package, which brings numcodecs and registers codecs of its own.
+    Virtualize,
+}
+
+/// A package or setting that a reader needs.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Need {
+    /// numcodecs' codecs for Zarr v3, which zarr-python depends on.
+    Numcodecs,
+    /// The package `imagecodecs`, with its codecs registered.
+    Imagecodecs,
+    /// The package `cast-value-rs`.
+    CastValueRs,
+    /// zarr-python's setting `array.rectilinear_chunks`.
+    RectilinearChunks,
+    /// A JavaScript engine with `Float16Array`.
+    Float16Array,
+}
+
+impl Reader {
+    /// All readers.
+    pub const ALL: [Self; 5] = [Self::ZarrPython, Self::Zarrs, Self::Zarrita, Self::Gdal, Self::Virtualize];
+
+    /// Returns the usual name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ZarrPython => "zarr-python",
+            Self::Zarrs => "zarrs",
+            Self::Zarrita => "zarrita",
+            Self::Gdal => "gdal",
+            Self::Virtualize => "virtualize",
+        }
+    }
+}
+
+impl fmt::Display for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Need {
+    /// All packages and settings.
+    pub const ALL: [Self; 5] =
+        [Self::Numcodecs, Self::Imagecodecs, Self::CastValueRs, Self::RectilinearChunks, Self::Float16Array];
+
+    /// Returns the name of the package or setting.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Numcodecs => "numcodecs",
+            Self::Imagecodecs => "imagecodecs",
+            Self::CastValueRs => "cast-value-rs",
+            Self::RectilinearChunks => "array.rectilinear_chunks",
+            Self::Float16Array => "Float16Array",
+        }
+    }
+}
 
 /// Whether a reader decodes an array.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,28 +96,7 @@ pub enum Compatibility {
 }
 
 /// Why a reader does not decode an array.
-#[derive(Clone, PartialEq, Debug, thiserror::Error)]
-enum Obstacle {
-    /// A codec by its name, perhaps with the circumstances.
-    #[error("{0}")]
-    Codec(String),
-    #[error("data type {0}")]
-    DataType(DataType),
-    #[error("fill value {0}")]
-    FillValue(Value),
-    #[error("fill value null of {0}")]
-    NullFillValue(DataType),
-    #[error("chunk grid rectilinear")]
-    RectilinearGrid,
-    #[error("no dimensions")]
-    NoDimensions,
-    #[error("no elements")]
-    NoElements,
-    #[error("fletcher32 over an odd number of bytes")]
-    OddChecksum,
-    #[error("a name with characters that urls escape")]
-    EscapedName,
-}
+type Obstacle = String;
 
 /// Facts about the chunks of an array on which readers depend.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -176,7 +223,7 @@ impl Document {
 
 impl DocumentCodec {
     fn refused(&self) -> Obstacle {
-        Obstacle::Codec(self.name.clone())
+        self.name.clone()
     }
 
     /// Returns the entry of the table.
@@ -237,7 +284,7 @@ impl DocumentCodec {
             }
             _ => return Ok(()),
         };
-        Err(Obstacle::Codec(limitation))
+        Err(limitation)
     }
 }
 
@@ -407,7 +454,7 @@ fn check(reader: Reader, path: &str, array: &Array, document: &Document) -> Comp
         Reader::Virtualize => zarr_python(array, document, true),
     };
     match needs {
-        Err(obstacle) => Compatibility::No(obstacle.to_string()),
+        Err(obstacle) => Compatibility::No(obstacle),
         Ok(needs) if needs.is_empty() => Compatibility::Yes,
         Ok(needs) => Compatibility::Needs(needs),
     }
@@ -445,18 +492,18 @@ fn zarrs(array: &Array, document: &Document) -> Needs {
             ZarrFormat::V3 => matches!(kind, DataType::DateTime(_) | DataType::TimeDelta(_)),
         };
     if !known {
-        return Err(Obstacle::DataType(kind.clone()));
+        return Err(format!("data type {kind}"));
     }
     let needs_fill = kind.is_complex() || matches!(kind, DataType::RawBytes(_) | DataType::FixedText(_));
     if document.fill_value.is_null() && needs_fill {
-        return Err(Obstacle::NullFillValue(kind.clone()));
+        return Err(format!("fill value null of {kind}"));
     }
     if *kind == DataType::Float16 && document.chunks.shows_fill_value && is_nan_payload(&document.fill_value)
     {
-        return Err(Obstacle::FillValue(document.fill_value.clone()));
+        return Err(format!("fill value {}", document.fill_value));
     }
     if sums_odd_bytes(array, document.chunks) {
-        return Err(Obstacle::OddChecksum);
+        return Err("fletcher32 over an odd number of bytes".to_owned());
     }
     Ok(Vec::new())
 }
@@ -467,14 +514,14 @@ fn zarrita(path: &str, array: &Array, document: &Document) -> Needs {
         || (matches!(kind, DataType::FixedText(_)) && document.format == ZarrFormat::V2);
     let known = (is_number(kind) && !kind.is_complex()) || is_text;
     if !known {
-        return Err(Obstacle::DataType(kind.clone()));
+        return Err(format!("data type {kind}"));
     }
     regular_and_not_empty(array)?;
     for codec in &document.codecs {
         codec.check(Reader::Zarrita, document.format, stored_type(array).size())?;
     }
     if !path.chars().all(|c| c.is_ascii_alphanumeric() || "/-._~!$&'()*+,;=:@%".contains(c)) {
-        return Err(Obstacle::EscapedName);
+        return Err("a name with characters that urls escape".to_owned());
     }
     let fill = &document.fill_value;
     let wide = matches!(kind, DataType::Int64 | DataType::UInt64);
@@ -482,7 +529,7 @@ fn zarrita(path: &str, array: &Array, document: &Document) -> Needs {
         || (fill.is_null() && (wide || is_text))
         || is_nan_payload(fill);
     if document.chunks.shows_fill_value && lost {
-        return Err(Obstacle::FillValue(document.fill_value.clone()));
+        return Err(format!("fill value {}", document.fill_value));
     }
     Ok(if *kind == DataType::Float16 { vec![Need::Float16Array] } else { Vec::new() })
 }
@@ -490,11 +537,11 @@ fn zarrita(path: &str, array: &Array, document: &Document) -> Needs {
 fn gdal(array: &Array, document: &Document) -> Needs {
     let kind = &array.data_type;
     if !is_number(kind) {
-        return Err(Obstacle::DataType(kind.clone()));
+        return Err(format!("data type {kind}"));
     }
     regular_and_not_empty(array)?;
     if array.shape.is_empty() {
-        return Err(Obstacle::NoDimensions);
+        return Err("no dimensions".to_owned());
     }
     for codec in &document.codecs {
         codec.check(Reader::Gdal, document.format, None)?;
@@ -508,14 +555,14 @@ fn gdal(array: &Array, document: &Document) -> Needs {
     };
     let lost =
         fill.as_u64().is_some_and(|fill| i64::try_from(fill).is_err()) && document.chunks.shows_fill_value;
-    if refused || lost { Err(Obstacle::FillValue(fill.clone())) } else { Ok(Vec::new()) }
+    if refused || lost { Err(format!("fill value {fill}")) } else { Ok(Vec::new()) }
 }
 
 fn regular_and_not_empty(array: &Array) -> Result<(), Obstacle> {
     if matches!(array.chunk_grid, ChunkGrid::Rectilinear(_)) {
-        return Err(Obstacle::RectilinearGrid);
+        return Err("chunk grid rectilinear".to_owned());
     }
-    if array.shape.contains(&0) { Err(Obstacle::NoElements) } else { Ok(()) }
+    if array.shape.contains(&0) { Err("no elements".to_owned()) } else { Ok(()) }
 }
 
 /// Returns the type of stored elements.

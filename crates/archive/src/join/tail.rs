@@ -218,11 +218,6 @@ impl<R: ChunkReader> ChunkReader for ExtendedChunks<'_, R> {
     }
 
     fn count(&mut self, path: &str) -> Result<u64, ChunkReadError> {
-        let mut count = 0;
-        self.visit(path, 0, &mut |_, _| {
-            count += 1;
-            std::ops::ControlFlow::Continue(())
-        })?;
-        Ok(count)
+        self.chunks(path, 0)?.try_fold(0, |count, item| item.map(|_| count + 1))
     }
 }

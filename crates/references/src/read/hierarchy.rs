@@ -240,19 +240,17 @@ impl Builder {
         if self.sources.get(SourceId(self.last_source).index()).is_some_and(|last| last.url == url) {
             return Ok(self.last_source);
         }
-        self.last_source = self.source_id(url)?;
+        self.last_source = match self.source_ids.get(url) {
+            Some(id) => *id,
+            None => {
+                let id = u32::try_from(self.sources.len());
+                let id = id.map_err(|_| ReferencesError::at("files", format!("more than {}", u32::MAX)))?;
+                self.sources.push(Source { url: url.to_owned(), ..Source::default() });
+                self.source_ids.insert(url.to_owned(), id);
+                id
+            }
+        };
         Ok(self.last_source)
-    }
-
-    fn source_id(&mut self, url: &str) -> Result<u32, ReferencesError> {
-        if let Some(id) = self.source_ids.get(url) {
-            return Ok(*id);
-        }
-        let id = u32::try_from(self.sources.len());
-        let id = id.map_err(|_| ReferencesError::at("files", format!("more than {}", u32::MAX)))?;
-        self.sources.push(Source { url: url.to_owned(), ..Source::default() });
-        self.source_ids.insert(url.to_owned(), id);
-        Ok(id)
     }
 
     /// Adds a chunk of a known array.

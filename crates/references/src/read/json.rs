@@ -4,10 +4,7 @@
 use std::{borrow::Cow, fmt};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use serde::{
-    Deserialize,
-    de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor},
-};
+use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
 use super::{Entry, Place, ReferencesError, hierarchy::Builder, templates::Templates};
@@ -30,7 +27,8 @@ pub(crate) fn is_metadata(key: &str) -> bool {
 pub(crate) fn read_json(text: &str) -> Result<Builder, ReferencesError> {
     let (builder, templates) = (Builder::default(), Templates::new(&Map::new())?);
     let mut reader = Reader { builder, templates, is_second: false, failed: None };
-    let read = Document(&mut reader).deserialize(&mut serde_json::Deserializer::from_str(text));
+    let read = Object { reader: &mut reader, is_refs: false }
+        .deserialize(&mut serde_json::Deserializer::from_str(text));
     let head = reader.checked(read)?;
     reader.builder.nodes()?;
     reader.templates = Templates::new(&head.templates)?;
@@ -38,11 +36,9 @@ pub(crate) fn read_json(text: &str) -> Result<Builder, ReferencesError> {
         reader.builder.clear_chunks();
         reader.is_second = true;
         let mut deserializer = serde_json::Deserializer::from_str(text);
-        let read = if head.is_version_1 {
-            Document(&mut reader).deserialize(&mut deserializer).map(drop)
-        } else {
-            Refs(&mut reader).deserialize(&mut deserializer)
-        };
+        // In version 0, the whole document is the references.
+        let object = Object { reader: &mut reader, is_refs: !head.is_version_1 };
+        let read = object.deserialize(&mut deserializer);
         reader.checked(read)?;
     }
     reader.templates.generate(&head.generators, &mut reader.builder)?;
@@ -77,9 +73,10 @@ impl Reader {
         }
     }
 
-    fn entry(&mut self, key: &str, raw: RawEntry<'_>) -> Result<(), ReferencesError> {
+    fn entry(&mut self, key: &str, raw: Value) -> Result<(), ReferencesError> {
         let is_chunk = !is_metadata(key);
-        if is_chunk && !self.is_second && raw.has_template() {
+        let has_template = || raw.get(0).and_then(Value::as_str).is_some_and(|url| url.contains("{{"));
+        if is_chunk && !self.is_second && has_template() {
             self.builder.is_late = true;
             return Ok(());
         }
@@ -108,10 +105,14 @@ struct Head {
     generators: Vec<Value>,
 }
 
-/// Reads a document, whose references are in `refs` or, in version 0, at its top. Of the latter, only metadata is read.
-struct Document<'a>(&'a mut Reader);
+/// Reads an object: a document, whose references are in `refs` or, in version 0, at its top, of which only metadata is read;
+/// or these references.
+struct Object<'a> {
+    reader: &'a mut Reader,
+    is_refs: bool,
+}
 
-impl<'de> DeserializeSeed<'de> for Document<'_> {
+impl<'de> DeserializeSeed<'de> for Object<'_> {
     type Value = Head;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Head, D::Error> {
@@ -119,7 +120,7 @@ impl<'de> DeserializeSeed<'de> for Document<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Document<'_> {
+impl<'de> Visitor<'de> for Object<'_> {
     type Value = Head;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -127,30 +128,34 @@ impl<'de> Visitor<'de> for Document<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Head, A::Error> {
+        let Self { reader, is_refs } = self;
         let mut head = Head::default();
         let mut top = Vec::new();
         while let Some(key) = map.next_key::<Cow<'de, str>>()? {
             match key.as_ref() {
-                "refs" if head.is_version_1 => return Err(A::Error::custom("two members refs")),
-                "refs" => {
-                    head.is_version_1 = true;
-                    map.next_value_seed(Refs(&mut *self.0))?;
+                key if is_refs && reader.reads(key) => {
+                    reader.entry(key, map.next_value()?).map_err(|error| refused(reader, error))?;
                 }
-                "templates" => head.templates = map.next_value()?,
-                "gen" => head.generators = map.next_value()?,
-                "version" => {
+                "refs" if !is_refs && head.is_version_1 => return Err(A::Error::custom("two members refs")),
+                "refs" if !is_refs => {
+                    head.is_version_1 = true;
+                    map.next_value_seed(Object { reader: &mut *reader, is_refs: true })?;
+                }
+                "templates" if !is_refs => head.templates = map.next_value()?,
+                "gen" if !is_refs => head.generators = map.next_value()?,
+                "version" if !is_refs => {
                     let version: Value = map.next_value()?;
                     if version.as_u64().is_none_or(|version| version > 1) {
                         return Err(A::Error::custom(format!("version {version}, expected 0 or 1")));
                     }
                 }
-                _ if is_metadata(&key) => top.push((key, map.next_value::<RawEntry<'de>>()?)),
+                key if !is_refs && is_metadata(key) => top.push((key.to_owned(), map.next_value::<Value>()?)),
                 _ => drop(map.next_value::<IgnoredAny>()?),
             }
         }
         if !head.is_version_1 {
             for (key, raw) in top {
-                self.0.entry(&key, raw).map_err(|error| refused(self.0, error))?;
+                reader.entry(&key, raw).map_err(|error| refused(reader, error))?;
             }
         }
         Ok(head)
@@ -163,136 +168,37 @@ fn refused<E: serde::de::Error>(reader: &mut Reader, error: ReferencesError) -> 
     E::custom("an entry was refused")
 }
 
-/// Reads an object of references.
-struct Refs<'a>(&'a mut Reader);
-
-impl<'de> DeserializeSeed<'de> for Refs<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Refs<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object of references")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(key) = map.next_key::<Cow<'de, str>>()? {
-            if self.0.reads(&key) {
-                self.0.entry(&key, map.next_value()?).map_err(|error| refused(self.0, error))?;
-            } else {
-                map.next_value::<IgnoredAny>()?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The value of a key, before templates are rendered.
-enum RawEntry<'de> {
-    Text(Cow<'de, str>),
-    Place(Cow<'de, str>, Option<(u64, u64)>),
-    Document(Map<String, Value>),
-    /// Any other JSON, shortened.
-    Invalid(String),
-}
-
-impl<'de> Deserialize<'de> for RawEntry<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(RawEntryVisitor)
-    }
-}
-
-impl RawEntry<'_> {
-    fn has_template(&self) -> bool {
-        matches!(self, Self::Place(url, _) if url.contains("{{"))
-    }
-}
-
-struct RawEntryVisitor;
-
-impl<'de> Visitor<'de> for RawEntryVisitor {
-    type Value = RawEntry<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("text, a list or an object")
-    }
-
-    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<RawEntry<'de>, E> {
-        Ok(RawEntry::Text(Cow::Borrowed(text)))
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<RawEntry<'de>, E> {
-        Ok(RawEntry::Text(Cow::Owned(text.to_owned())))
-    }
-
-    /// `[url]` or `[url, offset, length]`, where `null` counts as missing.
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<RawEntry<'de>, A::Error> {
-        let Some(url) = list.next_element::<Cow<'de, str>>()? else {
-            return Ok(RawEntry::Invalid("[]".to_owned()));
-        };
-        let part = match (list.next_element::<Value>()?, list.next_element::<Value>()?) {
-            (None | Some(Value::Null), None | Some(Value::Null)) => Some(None),
-            (Some(offset), Some(length)) => offset.as_u64().zip(length.as_u64()).map(Some),
-            _ => None,
-        };
-        let has_more = list.next_element::<IgnoredAny>()?.is_some();
-        match part {
-            Some(part) if !has_more => Ok(RawEntry::Place(url, part)),
-            _ => Ok(RawEntry::Invalid("another list".to_owned())),
-        }
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<RawEntry<'de>, A::Error> {
-        Map::deserialize(serde::de::value::MapAccessDeserializer::new(map)).map(RawEntry::Document)
-    }
-
-    fn visit_u64<E>(self, number: u64) -> Result<RawEntry<'de>, E> {
-        Ok(RawEntry::Invalid(number.to_string()))
-    }
-
-    fn visit_i64<E>(self, number: i64) -> Result<RawEntry<'de>, E> {
-        Ok(RawEntry::Invalid(number.to_string()))
-    }
-
-    fn visit_f64<E>(self, number: f64) -> Result<RawEntry<'de>, E> {
-        Ok(RawEntry::Invalid(number.to_string()))
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<RawEntry<'de>, E> {
-        Ok(RawEntry::Invalid(value.to_string()))
-    }
-
-    fn visit_unit<E>(self) -> Result<RawEntry<'de>, E> {
-        Ok(RawEntry::Invalid("null".to_owned()))
-    }
-}
-
+/// Interprets the value of a key: text, a document, `[url]` or `[url, offset, length]`, where `null` counts as missing.
 /// Decodes base64 and renders the templates of a url.
-fn resolve<'a>(key: &str, raw: RawEntry<'a>, templates: &Templates) -> Result<Entry<'a>, ReferencesError> {
+fn resolve(key: &str, raw: Value, templates: &Templates) -> Result<Entry<'static>, ReferencesError> {
     let refuse = |found: String| {
         let expected = "text, [url] or [url, offset, length]";
         ReferencesError::at(key, format!("expected {expected}, found {found}"))
     };
     match raw {
-        RawEntry::Text(text) => match text.strip_prefix("base64:") {
+        Value::String(text) => match text.strip_prefix("base64:") {
             Some(encoded) => {
                 let bytes = BASE64_STANDARD.decode(encoded);
                 let bytes = bytes.map_err(|error| refuse(format!("base64 with {error}")))?;
                 Ok(Entry::Inline(bytes.into()))
             }
-            None => Ok(Entry::Inline(text.into_owned().into())),
+            None => Ok(Entry::Inline(text.into())),
         },
-        RawEntry::Document(document) => Ok(Entry::Inline(Value::Object(document).to_string().into())),
-        RawEntry::Place(url, part) => {
-            let url = if url.contains("{{") { Cow::Owned(templates.url(key, &url)?) } else { url };
-            Ok(Entry::Place(Place { url, part }))
+        document @ Value::Object(_) => Ok(Entry::Inline(document.to_string().into())),
+        Value::Array(list) => {
+            let mut items = list.into_iter();
+            let url = items.next().ok_or_else(|| refuse("[]".to_owned()))?;
+            let [offset, length] = [items.next(), items.next()].map(Option::unwrap_or_default);
+            let part = match (&offset, &length) {
+                (Value::Null, Value::Null) => Some(None),
+                _ => offset.as_u64().zip(length.as_u64()).map(Some),
+            };
+            let (Value::String(url), Some(part), None) = (url, part, items.next()) else {
+                return Err(refuse("another list".to_owned()));
+            };
+            let url = if url.contains("{{") { templates.url(key, &url)? } else { url };
+            Ok(Entry::Place(Place { url: url.into(), part }))
         }
-        RawEntry::Invalid(found) => Err(refuse(found)),
+        other => Err(refuse(other.to_string())),
     }
 }

@@ -3,8 +3,6 @@
 //!
 //! Architecture invariants: no I/O, no `async`; documents are untrusted, so memory and work are bounded.
 
-mod error;
-mod fill;
 mod hierarchy;
 mod json;
 mod numbers;
@@ -15,17 +13,16 @@ mod parquet_rows;
 mod templates;
 mod translate;
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt};
 
 use bytes::Bytes;
 use serde_json::Value;
+use virtualize_zarr::MetadataError;
 
-pub use error::ReferencesError;
-pub use fill::in_v3 as fill_in_v3;
 pub use hierarchy::{NativeStore, ReferenceSet, WholeFile, from_json};
 #[cfg(feature = "parquet")]
 pub use parquet::ParquetReferences;
-pub use translate::{PendingChunks, Translation, translate};
+pub use translate::{PendingChunks, Translation, fill_in_v3, translate};
 
 /// Parses a metadata document, in which numbers may be NaN and Infinity, as Python writes them.
 ///
@@ -51,4 +48,26 @@ pub(crate) enum Entry<'a> {
     Inline(Bytes),
     /// Bytes in a file.
     Place(Place<'a>),
+}
+
+/// Why a reference set could not be read or translated.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReferencesError {
+    /// The text is not JSON, or not JSON of references.
+    #[error("not a set of references: {0}")]
+    Json(String),
+    /// A key, file or node is damaged or not supported. The message names it.
+    #[error("{0}")]
+    Invalid(String),
+    /// An array that the other Zarr format cannot express.
+    #[error(transparent)]
+    Untranslatable(#[from] MetadataError),
+}
+
+impl ReferencesError {
+    /// Creates an error about a key of the document, a file or a node.
+    pub(crate) fn at(key: &str, problem: impl fmt::Display) -> Self {
+        Self::Invalid(format!("{key}: {problem}"))
+    }
 }

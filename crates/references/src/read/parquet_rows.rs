@@ -11,9 +11,10 @@ use ::parquet::{
         page::{Page, PageMetadata, PageReader},
         reader::{ColumnReader, ColumnReaderImpl, get_column_reader},
     },
-    data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type},
+    data_type::{ByteArray, DataType},
     errors::ParquetError,
     file::reader::RowGroupReader,
+    schema::types::ColumnDescPtr,
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
@@ -26,10 +27,10 @@ const BATCH: usize = 8192;
 /// The columns of a row group, read up to some row. A missing column has no values.
 pub(super) struct Rows {
     left: usize,
-    path: Option<Texts>,
-    offset: Option<Numbers>,
-    size: Option<Numbers>,
-    raw: Option<Texts>,
+    path: Option<Column>,
+    offset: Option<Column>,
+    size: Option<Column>,
+    raw: Option<Column>,
 }
 
 /// A batch of rows. A missing column has no values.
@@ -41,20 +42,10 @@ pub(super) struct Batch {
     raws: Vec<Option<ByteArray>>,
 }
 
-struct Column<T: DataType> {
-    reader: ColumnReaderImpl<T>,
-    optional: bool,
-}
-
-/// Text or bytes. pyarrow writes a column that is entirely null as integers.
-enum Texts {
-    Bytes(Column<ByteArrayType>),
-    Nulls(Column<Int32Type>),
-}
-
-enum Numbers {
-    Long(Column<Int64Type>),
-    Short(Column<Int32Type>),
+/// A column. pyarrow writes one of text that is entirely null as integers.
+struct Column {
+    reader: ColumnReader,
+    described: ColumnDescPtr,
 }
 
 impl Rows {
@@ -70,14 +61,17 @@ impl Rows {
             if described.max_def_level() > 1 || described.max_rep_level() > 0 {
                 return Err(ParquetError::General(format!("column {name} is nested")));
             }
-            let optional = described.max_def_level() == 1;
-            match name.as_str() {
-                "path" => rows.path = Some(texts(group, at, optional, bytes)?),
-                "raw" => rows.raw = Some(texts(group, at, optional, bytes)?),
-                "offset" => rows.offset = Some(numbers(group, at, optional, bytes)?),
-                "size" => rows.size = Some(numbers(group, at, optional, bytes)?),
-                _ => {}
-            }
+            let target = match name.as_str() {
+                "path" => &mut rows.path,
+                "raw" => &mut rows.raw,
+                "offset" => &mut rows.offset,
+                "size" => &mut rows.size,
+                _ => continue,
+            };
+            let pages = CheckedPages::new(group, at, bytes)?;
+            let described = column.column_descr_ptr();
+            let reader = get_column_reader(described.clone(), Box::new(pages));
+            *target = Some(Column { reader, described });
         }
         // Writers may omit columns without values: those of urls if all chunks are inline, and the other way around.
         if rows.path.is_none() && rows.raw.is_none() {
@@ -96,11 +90,12 @@ impl Rows {
         if count == 0 {
             return Ok(None);
         }
-        let read = |texts: &mut Option<Texts>| texts.as_mut().map_or(Ok(Vec::new()), |it| it.read(count));
-        let (paths, raws) = (read(&mut self.path)?, read(&mut self.raw)?);
-        let read =
-            |numbers: &mut Option<Numbers>| numbers.as_mut().map_or(Ok(Vec::new()), |it| it.read(count));
-        let (offsets, sizes) = (read(&mut self.offset)?, read(&mut self.size)?);
+        let texts =
+            |column: &mut Option<Column>| column.as_mut().map_or(Ok(Vec::new()), |it| it.texts(count));
+        let (paths, raws) = (texts(&mut self.path)?, texts(&mut self.raw)?);
+        let numbers =
+            |column: &mut Option<Column>| column.as_mut().map_or(Ok(Vec::new()), |it| it.numbers(count));
+        let (offsets, sizes) = (numbers(&mut self.offset)?, numbers(&mut self.size)?);
         Ok(Some(Batch { count, paths, offsets, sizes, raws }))
     }
 }
@@ -155,32 +150,6 @@ fn inline(raw: &ByteArray) -> Result<Entry<'static>, String> {
     }
 }
 
-fn texts(
-    group: &dyn RowGroupReader,
-    at: usize,
-    optional: bool,
-    bytes: &Arc<AtomicU64>,
-) -> Result<Texts, ParquetError> {
-    match CheckedPages::column(group, at, bytes)? {
-        ColumnReader::ByteArrayColumnReader(reader) => Ok(Texts::Bytes(Column { reader, optional })),
-        ColumnReader::Int32ColumnReader(reader) if optional => Ok(Texts::Nulls(Column { reader, optional })),
-        _ => Err(unexpected(group, at)),
-    }
-}
-
-fn numbers(
-    group: &dyn RowGroupReader,
-    at: usize,
-    optional: bool,
-    bytes: &Arc<AtomicU64>,
-) -> Result<Numbers, ParquetError> {
-    match CheckedPages::column(group, at, bytes)? {
-        ColumnReader::Int64ColumnReader(reader) => Ok(Numbers::Long(Column { reader, optional })),
-        ColumnReader::Int32ColumnReader(reader) => Ok(Numbers::Short(Column { reader, optional })),
-        _ => Err(unexpected(group, at)),
-    }
-}
-
 /// Pages of a column, checked before their values are decoded: the `parquet` crate allocates as many values as a page
 /// declares.
 struct CheckedPages {
@@ -192,16 +161,9 @@ struct CheckedPages {
 }
 
 impl CheckedPages {
-    /// Returns the reader of a column.
-    fn column(
-        group: &dyn RowGroupReader,
-        at: usize,
-        bytes: &Arc<AtomicU64>,
-    ) -> Result<ColumnReader, ParquetError> {
+    fn new(group: &dyn RowGroupReader, at: usize, bytes: &Arc<AtomicU64>) -> Result<Self, ParquetError> {
         let rows = u64::try_from(group.metadata().num_rows()).unwrap_or_default();
-        let pages = group.get_column_page_reader(at)?;
-        let checked = Self { pages, rows, bytes: Arc::clone(bytes) };
-        Ok(get_column_reader(group.metadata().column(at).column_descr_ptr(), Box::new(checked)))
+        Ok(Self { pages: group.get_column_page_reader(at)?, rows, bytes: Arc::clone(bytes) })
     }
 
     /// Rejects a page of more values than rows or bytes, of an encoding that no writer of references uses, or beyond the
@@ -252,53 +214,62 @@ impl PageReader for CheckedPages {
     }
 }
 
-fn unexpected(group: &dyn RowGroupReader, at: usize) -> ParquetError {
-    let column = group.metadata().column(at);
-    ParquetError::General(format!("column {} is {}", column.column_path().string(), column.column_type()))
-}
-
-impl Texts {
-    fn read(&mut self, count: usize) -> Result<Vec<Option<ByteArray>>, ParquetError> {
-        match self {
-            Self::Bytes(column) => column.read(count, |value| value),
-            Self::Nulls(column) => {
-                let nulls = column.read(count, |value| value)?;
-                match nulls.iter().any(Option::is_some) {
-                    true => Err(ParquetError::General("integers for text".to_owned())),
-                    false => Ok(vec![None; nulls.len()]),
+impl Column {
+    fn texts(&mut self, count: usize) -> Result<Vec<Option<ByteArray>>, ParquetError> {
+        let is_optional = self.is_optional();
+        match &mut self.reader {
+            ColumnReader::ByteArrayColumnReader(reader) => read(reader, is_optional, count, |value| value),
+            ColumnReader::Int32ColumnReader(reader) if is_optional => {
+                let nulls = read(reader, is_optional, count, |value| value)?;
+                if nulls.iter().any(Option::is_some) {
+                    return Err(ParquetError::General("integers for text".to_owned()));
                 }
+                Ok(vec![None; nulls.len()])
             }
+            _ => Err(self.unexpected()),
         }
+    }
+
+    fn numbers(&mut self, count: usize) -> Result<Vec<Option<i64>>, ParquetError> {
+        let is_optional = self.is_optional();
+        match &mut self.reader {
+            ColumnReader::Int64ColumnReader(reader) => read(reader, is_optional, count, |value| value),
+            ColumnReader::Int32ColumnReader(reader) => read(reader, is_optional, count, i64::from),
+            _ => Err(self.unexpected()),
+        }
+    }
+
+    fn is_optional(&self) -> bool {
+        self.described.max_def_level() == 1
+    }
+
+    fn unexpected(&self) -> ParquetError {
+        let (name, kind) = (self.described.path().string(), self.described.physical_type());
+        ParquetError::General(format!("column {name} is {kind}"))
     }
 }
 
-impl Numbers {
-    fn read(&mut self, count: usize) -> Result<Vec<Option<i64>>, ParquetError> {
-        match self {
-            Self::Long(column) => column.read(count, |value| value),
-            Self::Short(column) => column.read(count, i64::from),
+/// Reads a value, or none, for each of `count` rows.
+fn read<T: DataType, V>(
+    reader: &mut ColumnReaderImpl<T>,
+    is_optional: bool,
+    count: usize,
+    convert: impl Fn(T::T) -> V,
+) -> Result<Vec<Option<V>>, ParquetError> {
+    let mut out = Vec::with_capacity(count);
+    while out.len() < count {
+        let (mut levels, mut found) = (Vec::new(), Vec::new());
+        let levels_out = is_optional.then_some(&mut levels);
+        let (records, _, _) = reader.read_records(count - out.len(), levels_out, None, &mut found)?;
+        if records == 0 {
+            return Err(ParquetError::General("fewer values than rows".to_owned()));
+        }
+        let mut found = found.into_iter().map(&convert);
+        if is_optional {
+            out.extend(levels.iter().map(|level| if *level == 1 { found.next() } else { None }));
+        } else {
+            out.extend(found.map(Some));
         }
     }
-}
-
-impl<T: DataType> Column<T> {
-    /// Reads a value, or none, for each of `count` rows.
-    fn read<V>(&mut self, count: usize, convert: impl Fn(T::T) -> V) -> Result<Vec<Option<V>>, ParquetError> {
-        let mut out = Vec::with_capacity(count);
-        while out.len() < count {
-            let (mut levels, mut found) = (Vec::new(), Vec::new());
-            let levels_out = self.optional.then_some(&mut levels);
-            let (records, _, _) =
-                self.reader.read_records(count - out.len(), levels_out, None, &mut found)?;
-            if records == 0 {
-                return Err(ParquetError::General("fewer values than rows".to_owned()));
-            }
-            let mut found = found.into_iter().map(&convert);
-            match self.optional {
-                true => out.extend(levels.iter().map(|level| if *level == 1 { found.next() } else { None })),
-                false => out.extend(found.map(Some)),
-            }
-        }
-        Ok(out)
-    }
+    Ok(out)
 }

@@ -6,14 +6,13 @@
 //! root's consolidated metadata lists only nodes that any Zarr v3 reader can read. `references.json` contains the
 //! whole hierarchy without these marks.
 
-use std::{collections::BTreeSet, ops::ControlFlow};
+use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use virtualize_zarr::{ChunkReader, ChunkRef, Hierarchy, ZarrFormat};
+use virtualize_zarr::{Chunk, ChunkReader, Hierarchy, ZarrFormat};
 
 use super::{
-    EmitError, Sink,
-    chunks::ArrayChunks,
+    EmitError, Sink, chunks_of,
     format::{Entry, Format, Writer, fsspec_python},
     json::{self, ChunkKeys},
     metadata::{Documents, consolidated_root, documents},
@@ -58,8 +57,17 @@ fn write(
         sink.put(&key, &text(&document))?;
     }
     for (path, array) in hierarchy.arrays() {
-        if !virtual_arrays.contains(&path) {
-            inline_chunks(ArrayChunks::new(chunks, &path, array), &path, sink)?;
+        if virtual_arrays.contains(&path) {
+            continue;
+        }
+        let counts = array.chunk_grid.counts(&array.shape);
+        let mut keys = ChunkKeys::new(path.as_bytes().to_vec(), counts.clone(), ZarrFormat::V3);
+        for item in chunks_of(chunks, &path, &counts)? {
+            if let (position, Chunk::Inline(bytes)) = item? {
+                let mut key = Vec::new();
+                keys.write(position, &mut key);
+                sink.put(&String::from_utf8_lossy(&key), &bytes)?;
+            }
         }
     }
     json::write(hierarchy, chunks, &mut sink.create(REFERENCES)?)?;
@@ -73,13 +81,12 @@ fn virtual_arrays(
 ) -> Result<BTreeSet<String>, EmitError> {
     let mut found = BTreeSet::new();
     for (path, array) in hierarchy.arrays() {
-        ArrayChunks::new(reader, &path, array).visit(|_, chunk| match chunk {
-            ChunkRef::Inline(_) => Ok(ControlFlow::Continue(())),
-            ChunkRef::Reference { .. } => {
+        for item in chunks_of(reader, &path, &array.chunk_grid.counts(&array.shape))? {
+            if matches!(item?, (_, Chunk::Reference { .. })) {
                 found.insert(path.clone());
-                Ok(ControlFlow::Break(()))
+                break;
             }
-        })?;
+        }
     }
     Ok(found)
 }
@@ -91,20 +98,6 @@ fn mark(document: &mut Value) {
         members.insert("storage_transformers".into(), json!([{"name": MARK, "configuration": place}]));
         members.insert(MARK.into(), json!({"must_understand": true, "root": REFERENCES}));
     }
-}
-
-/// Writes the chunks of an array whose chunks are all inline, one file each.
-fn inline_chunks(chunks: ArrayChunks<'_>, path: &str, sink: &mut dyn Sink) -> Result<(), EmitError> {
-    let mut keys = ChunkKeys::new(path.as_bytes().to_vec(), chunks.counts.clone(), ZarrFormat::V3);
-    let mut key = Vec::new();
-    chunks.visit(|position, chunk| {
-        if let ChunkRef::Inline(bytes) = chunk {
-            key.clear();
-            keys.write(position, &mut key);
-            sink.put(&String::from_utf8_lossy(&key), bytes)?;
-        }
-        Ok(ControlFlow::Continue(()))
-    })
 }
 
 fn text(document: &Value) -> Vec<u8> {

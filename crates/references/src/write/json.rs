@@ -1,13 +1,12 @@
 //! Reference JSON: metadata as text, chunks as `[url, offset, length]` or inline, written incrementally.
 
-use std::{io, ops::ControlFlow, sync::Arc};
+use std::{io, sync::Arc};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use virtualize_zarr::{ChunkReader, ChunkRef, Hierarchy, Source, ZarrFormat};
+use virtualize_zarr::{Chunk, ChunkReader, Hierarchy, Source, ZarrFormat};
 
 use super::{
-    EmitError,
-    chunks::ArrayChunks,
+    EmitError, chunks_of,
     format::{Entry, Writer, fsspec_python, kerchunk_python},
     metadata::documents,
 };
@@ -42,40 +41,31 @@ pub(crate) fn write(
         refs.text(&key, &document.to_string())?;
     }
     for (path, array) in hierarchy.arrays() {
-        write_chunks(ArrayChunks::new(chunks, &path, array), &path, hierarchy.format, &mut refs)?;
-    }
-    Ok(refs.finish()?)
-}
-
-/// Writes the chunks of one array.
-fn write_chunks(
-    chunks: ArrayChunks<'_>,
-    path: &str,
-    format: ZarrFormat,
-    refs: &mut RefsWriter<'_>,
-) -> Result<(), EmitError> {
-    let mut start = vec![b'"'];
-    escape_inner(path, &mut start);
-    let mut keys = ChunkKeys::new(start, chunks.counts.clone(), format);
-    let mut last = LastSource::default();
-    chunks.visit(|position, chunk| {
-        let buffer = refs.entry()?;
-        keys.write(position, buffer);
-        match chunk {
-            ChunkRef::Reference { source, offset, length } => {
-                buffer.extend_from_slice(last.reference_start(source));
-                number(offset, buffer);
-                buffer.push(b',');
-                number(length, buffer);
-                buffer.push(b']');
-            }
-            ChunkRef::Inline(bytes) => {
-                buffer.extend_from_slice(b"\":");
-                inline(bytes, buffer);
+        let mut start = vec![b'"'];
+        escape_inner(&path, &mut start);
+        let counts = array.chunk_grid.counts(&array.shape);
+        let mut keys = ChunkKeys::new(start, counts.clone(), hierarchy.format);
+        let mut last = LastSource::default();
+        for item in chunks_of(chunks, &path, &counts)? {
+            let (position, chunk) = item?;
+            let buffer = refs.entry()?;
+            keys.write(position, buffer);
+            match chunk {
+                Chunk::Reference { source, offset, length } => {
+                    buffer.extend_from_slice(last.reference_start(source));
+                    number(offset, buffer);
+                    buffer.push(b',');
+                    number(length, buffer);
+                    buffer.push(b']');
+                }
+                Chunk::Inline(bytes) => {
+                    buffer.extend_from_slice(b"\":");
+                    inline(&bytes, buffer);
+                }
             }
         }
-        Ok(ControlFlow::Continue(()))
-    })
+    }
+    Ok(refs.finish()?)
 }
 
 /// The source of the last reference.
@@ -87,13 +77,13 @@ struct LastSource {
 
 impl LastSource {
     /// Returns the text between a chunk's key and its offset.
-    fn reference_start(&mut self, source: &Arc<Source>) -> &[u8] {
-        if !self.source.as_ref().is_some_and(|last| Arc::ptr_eq(last, source)) {
+    fn reference_start(&mut self, source: Arc<Source>) -> &[u8] {
+        if !self.source.as_ref().is_some_and(|last| Arc::ptr_eq(last, &source)) {
             self.start.clear();
             self.start.extend_from_slice(b"\":[");
             escape(&source.url, &mut self.start);
             self.start.push(b',');
-            self.source = Some(Arc::clone(source));
+            self.source = Some(source);
         }
         &self.start
     }

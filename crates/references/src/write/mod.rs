@@ -2,20 +2,17 @@
 //!
 //! Architecture invariants: nothing here makes decisions or reads a source; the same hierarchy produces the same bytes.
 
-mod chunks;
 mod folder;
 mod format;
 mod json;
 mod metadata;
 #[cfg(feature = "parquet")]
 mod parquet;
-#[cfg(feature = "parquet")]
-mod parquet_column;
 mod recognize;
 
 use std::io;
 
-use virtualize_zarr::{ChunkReadError, ChunkReader, Hierarchy, HierarchyChunks, ZarrFormat};
+use virtualize_zarr::{Chunk, ChunkReadError, ChunkReader, Hierarchy, HierarchyChunks, ZarrFormat};
 
 pub use format::{Format, MAX_RECORDS};
 pub use recognize::{DOCUMENTS, foreign_file};
@@ -148,6 +145,34 @@ fn check(hierarchy: &Hierarchy, format: Format) -> Result<(), EmitError> {
         true => Ok(()),
         false => Err(EmitError::Format { expected, found: hierarchy.format }),
     }
+}
+
+/// Returns the chunks of the array at `path`, in a grid of `counts` chunks along each axis. Positions ascend and are inside
+/// the grid.
+fn chunks_of<'a>(
+    reader: &'a mut dyn ChunkReader,
+    path: &'a str,
+    counts: &'a [u64],
+) -> Result<impl Iterator<Item = Result<(u64, Chunk), EmitError>>, EmitError> {
+    let (total, mut next) = (grid_total(counts), 0);
+    let chunks = reader.chunks(path, 0).map_err(EmitError::Chunks)?;
+    Ok(chunks.map(move |item| {
+        let (position, chunk) = item.map_err(EmitError::Chunks)?;
+        let problem = if position >= total {
+            format!("chunk {position} is outside its grid of {counts:?} chunks")
+        } else if position < next {
+            format!("chunk {position} is out of order, expected {next} or a later one")
+        } else {
+            next = position.saturating_add(1);
+            return Ok((position, chunk));
+        };
+        Err(EmitError::array(path, problem))
+    }))
+}
+
+/// Returns the number of chunks of a grid, at most 2⁶³.
+fn grid_total(counts: &[u64]) -> u64 {
+    counts.iter().fold(1_u64, |product, n| product.saturating_mul(*n)).min(1 << 63)
 }
 
 /// Receives the files of an output that is a folder or a prefix. Implementations stage the files until all are

@@ -15,28 +15,30 @@ use std::{
     collections::{BTreeMap, HashSet},
     hash::{DefaultHasher, Hasher},
     io,
-    ops::ControlFlow,
     sync::Arc,
 };
 
 use ::parquet::{
-    basic::{LogicalType, Repetition, Type as Physical},
-    data_type::{ByteArray, ByteArrayType, Int64Type},
+    basic::{Compression, LogicalType, Repetition, Type as Physical, ZstdLevel},
+    column::writer::{ColumnCloseResult, get_column_writer, get_typed_column_writer},
+    data_type::{ByteArray, ByteArrayType, DataType, Int64Type},
     errors::ParquetError,
-    file::writer::SerializedFileWriter,
-    schema::types::{SchemaDescriptor, Type, TypePtr},
+    file::{
+        properties::{EnabledStatistics, WriterProperties},
+        writer::{SerializedFileWriter, SerializedPageWriter, SerializedRowGroupWriter, TrackedWrite},
+    },
+    schema::types::{ColumnDescPtr, ColumnPath, SchemaDescriptor, Type, TypePtr},
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
-use virtualize_zarr::{ChunkReader, ChunkRef, Hierarchy, Node, Source};
+use virtualize_zarr::{Chunk, ChunkReader, Hierarchy, Node, Source};
 
 use super::{
-    EmitError, Sink,
-    chunks::ArrayChunks,
+    EmitError, Sink, chunks_of,
     format::{Format, MAX_RECORDS, ZMETADATA},
+    grid_total,
     metadata::documents,
-    parquet_column::{Column, Out, Spelling},
 };
 
 /// Largest number of leading files without chunks that are written for an array. Unless the protocol is given, fsspec
@@ -69,10 +71,11 @@ pub(crate) fn write(
         documents(hierarchy)?.into_iter().filter(|(key, _)| key != ZMETADATA).collect();
     let mut table = Table::default();
     for (path, array) in hierarchy.arrays() {
-        let chunks = ArrayChunks::new(chunks, &path, array);
-        let (total, records) = (chunks.total, u64::from(record_size.get()));
+        let counts = array.chunk_grid.counts(&array.shape);
+        let (total, records) = (grid_total(&counts), u64::from(record_size.get()));
         table.clear();
-        Records { path: &path, records, total, has_url: false, next: 0 }.write(chunks, &mut table, sink)?;
+        let records = Records { path: &path, records, total, has_url: false, next: 0 };
+        records.write(chunks_of(chunks, &path, &counts)?, &mut table, sink)?;
     }
     let document = json!({"metadata": metadata, "record_size": record_size, "zarr_consolidated_format": 1});
     Ok(sink.put(ZMETADATA, format!("{document}\n").as_bytes())?)
@@ -113,46 +116,41 @@ impl Records<'_> {
     /// Writes the chunks of the array, one file after the other.
     fn write(
         mut self,
-        chunks: ArrayChunks<'_>,
+        chunks: impl Iterator<Item = Result<(u64, Chunk), EmitError>>,
         table: &mut Table,
         sink: &mut dyn Sink,
     ) -> Result<(), EmitError> {
         let mut file = 0;
-        chunks.visit(|position, chunk| {
+        for item in chunks {
+            let (position, chunk) = item?;
             if position / self.records != file {
                 self.put(file, table, sink)?;
                 file = position / self.records;
             }
             table.pad(usize::try_from(position % self.records).unwrap_or(usize::MAX));
-            self.push(position, chunk, table).map(ControlFlow::Continue)
-        })?;
+            let (source, offset, length) = match chunk {
+                Chunk::Inline(bytes) => {
+                    table.push_inline(&bytes);
+                    continue;
+                }
+                Chunk::Reference { source, offset, length } => (source, offset, length),
+            };
+            let problem = match (i64::try_from(offset), i64::try_from(length)) {
+                // Readers would mistake it for a whole file.
+                (Ok(0), Ok(0)) => format!(
+                    "chunk {position} is 0 bytes at offset 0, which means the whole file in Parquet; write JSON"
+                ),
+                (Ok(offset), Ok(size)) => {
+                    table.push_place(&source, offset, size);
+                    continue;
+                }
+                _ => format!("offset or length of chunk {position} is 2^63 or more"),
+            };
+            return Err(EmitError::array(self.path, problem));
+        }
         self.put(file, table, sink)?;
         table.clear();
         self.leading(self.total.div_ceil(self.records), table, sink)
-    }
-
-    fn push(&self, position: u64, chunk: ChunkRef<'_>, table: &mut Table) -> Result<(), EmitError> {
-        match chunk {
-            ChunkRef::Inline(bytes) => table.push_inline(bytes),
-            ChunkRef::Reference { source, offset, length } => {
-                let problem = match (i64::try_from(offset), i64::try_from(length)) {
-                    // Readers would mistake it for a whole file.
-                    (Ok(0), Ok(0)) => {
-                        "is 0 bytes at offset 0, which means the whole file in Parquet; write JSON"
-                    }
-                    (Ok(offset), Ok(size)) => {
-                        table.push_place(source, offset, size);
-                        return Ok(());
-                    }
-                    _ => {
-                        let problem = format!("offset or length of chunk {position} is 2^63 or more");
-                        return Err(EmitError::array(self.path, problem));
-                    }
-                };
-                return Err(EmitError::array(self.path, format!("chunk {position} {problem}")));
-            }
-        }
-        Ok(())
     }
 
     /// Writes a file if it has any chunk, preceded by the empty files that cannot be omitted.
@@ -265,38 +263,31 @@ impl Table {
             true => Bytes::from(format!("base64:{}", BASE64_STANDARD.encode(bytes))),
             false => bytes.clone(),
         };
-        self.push_raw(ByteArray::from(bytes));
-    }
-
-    fn push_raw(&mut self, raw: ByteArray) {
         let mut hasher = DefaultHasher::new();
-        hasher.write(raw.data());
+        hasher.write(&bytes);
         self.distinct.insert(hasher.finish());
-        self.raws.push(raw);
+        self.raws.push(ByteArray::from(bytes));
     }
 
     /// Writes the table as a Parquet file with one row group.
     fn write(&self, out: Out<'_>) -> Result<(), ParquetError> {
         let schema = schema()?;
         let described = SchemaDescriptor::new(Arc::clone(&schema));
-        let mut file = SerializedFileWriter::new(out, schema, Arc::new(DICTIONARY.properties(STATISTICS)))?;
+        let mut file = SerializedFileWriter::new(out, schema, Arc::new(DICTIONARY.properties()))?;
         let mut rows = file.next_row_group()?;
         let texts = |at, values, levels| Column::<ByteArrayType> {
             described: described.column(at),
             values,
             levels: Some(levels),
-            statistics: STATISTICS,
         };
-        let numbers = |at, values| Column::<Int64Type> {
-            described: described.column(at),
-            values,
-            levels: None,
-            statistics: STATISTICS,
-        };
+        let numbers =
+            |at, values| Column::<Int64Type> { described: described.column(at), values, levels: None };
         texts(0, &self.paths, &self.path_levels).write(&self.path_spellings(), &mut rows)?;
         numbers(1, &self.offsets).write(PLAIN, &mut rows)?;
         numbers(2, &self.sizes).write(&self.size_spellings(), &mut rows)?;
-        texts(3, &self.raws, &self.raw_levels).write(&self.raw_spellings(), &mut rows)?;
+        // Only one encoding is tried, since inline chunks can be large.
+        let spelling = Spelling { dictionary: self.distinct.len() < self.raws.len(), ..DICTIONARY };
+        texts(3, &self.raws, &self.raw_levels).write(&[spelling], &mut rows)?;
         rows.close()?;
         file.finish()?;
         io::Write::flush(file.inner_mut())?;
@@ -324,11 +315,6 @@ impl Table {
             self.sizes.iter().all(|size| seen.contains(size) || (seen.insert(*size) && seen.len() <= most));
         PLAIN.iter().copied().chain(few.then_some(DICTIONARY)).collect()
     }
-
-    /// Returns the encoding of `raw`. Only one is tried, since inline chunks can be large.
-    fn raw_spellings(&self) -> [Spelling; 1] {
-        [Spelling { dictionary: self.distinct.len() < self.raws.len(), ..DICTIONARY }]
-    }
 }
 
 /// Returns the schema: path, offset, size and raw.
@@ -344,4 +330,78 @@ fn schema() -> Result<TypePtr, ParquetError> {
         field("raw", Physical::BYTE_ARRAY, Repetition::OPTIONAL, None)?,
     ];
     Ok(Arc::new(Type::group_type_builder("schema").with_fields(fields).build()?))
+}
+
+// Columns, each in the smallest of several encodings.
+
+type Out<'a> = Box<dyn io::Write + Send + 'a>;
+
+/// Size limit of a data page in bytes. A page holds a whole column, except for very large inline chunks.
+const PAGE: usize = 64 << 20;
+
+/// Encoding and compression level of a column.
+#[derive(Clone, Copy)]
+struct Spelling {
+    dictionary: bool,
+    /// Compression level of zstd. Level 1 searches for long repetitions only and leaves more to the entropy coder.
+    /// Compared with level 3, which fastparquet uses, unordered numbers, such as sizes of compressed chunks, become a
+    /// fifth smaller, and regular sequences, such as offsets, become a third larger.
+    level: i32,
+}
+
+impl Spelling {
+    /// Returns the writer properties of a file, or of a column in this encoding.
+    fn properties(self) -> WriterProperties {
+        let level = ZstdLevel::try_new(self.level).unwrap_or_default();
+        let mut builder = WriterProperties::builder()
+            .set_created_by("virtualize".to_owned())
+            .set_compression(Compression::ZSTD(level))
+            .set_dictionary_enabled(self.dictionary)
+            .set_statistics_enabled(EnabledStatistics::None)
+            .set_offset_index_disabled(true)
+            .set_max_row_group_row_count(None)
+            .set_data_page_size_limit(PAGE)
+            .set_data_page_row_count_limit(usize::MAX)
+            // A column must not fall back from dictionary to plain encoding midway, which would bring back NaN.
+            .set_dictionary_page_size_limit(usize::MAX);
+        for column in STATISTICS {
+            builder =
+                builder.set_column_statistics_enabled(ColumnPath::from(*column), EnabledStatistics::Chunk);
+        }
+        builder.build()
+    }
+}
+
+/// A column to append to a row group: its values, and definition levels if the column is nullable.
+struct Column<'a, T: DataType> {
+    described: ColumnDescPtr,
+    values: &'a [T::T],
+    levels: Option<&'a [i16]>,
+}
+
+impl<T: DataType> Column<'_, T> {
+    /// Writes the column in the one of several encodings that takes the fewest bytes. The first wins a tie.
+    fn write(
+        &self,
+        spellings: &[Spelling],
+        rows: &mut SerializedRowGroupWriter<'_, Out<'_>>,
+    ) -> Result<(), ParquetError> {
+        let mut smallest: Option<(Bytes, ColumnCloseResult)> = None;
+        for spelling in spellings {
+            let mut out = TrackedWrite::new(Vec::new());
+            let pages = Box::new(SerializedPageWriter::new(&mut out));
+            let properties = Arc::new(spelling.properties());
+            let writer = get_column_writer(Arc::clone(&self.described), properties, pages);
+            let mut writer = get_typed_column_writer::<T>(writer);
+            writer.write_batch(self.values, self.levels, None)?;
+            let close = writer.close()?;
+            let bytes = Bytes::from(out.into_inner()?);
+            if smallest.as_ref().is_none_or(|(least, _)| bytes.len() < least.len()) {
+                smallest = Some((bytes, close));
+            }
+        }
+        let none = || ParquetError::General("a column without a spelling".to_owned());
+        let (bytes, close) = smallest.ok_or_else(none)?;
+        rows.append_column(&bytes, close)
+    }
 }

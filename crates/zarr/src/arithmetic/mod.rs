@@ -14,102 +14,24 @@ use serde_json::Value;
 
 use crate::{Codec, DataType, Endian, FillValue};
 use real::Real;
-use steps::Cast;
-use steps::ScaleOffset;
+use steps::{Cast, ScaleOffset};
 
 /// A chain, number, or fill value that the two codecs cannot handle.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0}")]
 pub enum ArithmeticError {
-    /// A data type other than integers and floating-point numbers.
-    #[error("{codec} works on integers and floating-point numbers, not on {data_type}")]
-    Type {
-        /// The codec.
-        codec: &'static str,
-        /// The type.
-        data_type: DataType,
-    },
-    /// A codec before it leaves no numbers.
-    #[error("{codec} follows {before}, which leaves no numbers")]
-    Place {
-        /// The codec.
-        codec: &'static str,
-        /// The codec before it.
-        before: String,
-    },
-    /// A parameter that is not a scalar of the type.
-    #[error("{parameter} {value} is not a scalar of {data_type}")]
-    Scalar {
-        /// Codec and name of the parameter.
-        parameter: &'static str,
-        /// The value, as JSON.
-        value: String,
-        /// The type.
-        data_type: DataType,
-    },
-    /// `scale` is 0 in the array's type, by which decoding would divide.
-    #[error("scale_offset: scale is 0 as {data_type}")]
-    ScaleOfZero {
-        /// The type.
-        data_type: DataType,
-    },
-    /// Wrapping, which is modulo 2ⁿ, with a target that is not an integer type.
-    #[error("cast_value: out_of_range wrap is for integers, not for {data_type}")]
-    Wrap {
-        /// The target type.
-        data_type: DataType,
-    },
+    /// A chain that the specifications forbid, or bytes that are not whole elements.
+    Chain(String),
     /// A floating-point type that has too few digits for an integer type.
-    #[error("cast_value: {float} does not hold every {integer}")]
-    Mantissa {
-        /// The floating-point type.
-        float: DataType,
-        /// The integer type.
-        integer: DataType,
-    },
+    Mantissa(String),
     /// A number outside the range of the type.
-    #[error("{codec}: {value} is out of the range of {data_type}")]
-    OutOfRange {
-        /// The codec.
-        codec: &'static str,
-        /// The number.
-        value: String,
-        /// The type.
-        data_type: DataType,
-    },
+    OutOfRange(String),
     /// NaN or an infinity, which integer types lack.
-    #[error("cast_value: {value} is not representable as {data_type}, and scalar_map has no entry for it")]
-    NotFinite {
-        /// NaN, Infinity or -Infinity.
-        value: String,
-        /// The type.
-        data_type: DataType,
-    },
+    NotFinite(String),
     /// A division of integers with a remainder.
-    #[error("scale_offset: {value} / {scale} is not an integer")]
-    Remainder {
-        /// Stored number.
-        value: i128,
-        /// Divisor.
-        scale: i128,
-    },
+    Remainder(String),
     /// A fill value that would change when encoded and decoded.
-    #[error("fill value {fill} of {data_type} is decoded as {back}")]
-    FillValue {
-        /// The fill value.
-        fill: String,
-        /// The value after encoding and decoding.
-        back: String,
-        /// The type of the array.
-        data_type: DataType,
-    },
-    /// Bytes that are not a whole number of elements.
-    #[error("{found} bytes are not a whole number of elements of {data_type}")]
-    Length {
-        /// Number of bytes.
-        found: usize,
-        /// The type.
-        data_type: DataType,
-    },
+    FillValue(String),
 }
 
 /// The codecs `scale_offset` and `cast_value` of a chain, compiled into steps.
@@ -146,7 +68,9 @@ impl Arithmetic {
             match (codec, before) {
                 (Codec::Transpose { .. }, _) => {}
                 (step, Some(other)) if step.is_arithmetic() => {
-                    return Err(ArithmeticError::Place { codec: name(step), before: other.describe() });
+                    let (step, before) = (name(step), other.describe());
+                    let problem = format!("{step} follows {before}, which leaves no numbers");
+                    return Err(ArithmeticError::Chain(problem));
                 }
                 (step, None) if step.is_arithmetic() => chain.push(step)?,
                 (other, _) => before = before.or(Some(other)),
@@ -214,7 +138,7 @@ impl Arithmetic {
         let (source, target) = (Side::new("arithmetic", from)?, Side::new("arithmetic", to)?);
         let elements = bytes.chunks_exact(source.real.size());
         if !elements.remainder().is_empty() {
-            return Err(ArithmeticError::Length { found: bytes.len(), data_type: from.clone() });
+            return Err(not_whole(bytes.len(), from));
         }
         let mut out = Vec::with_capacity(elements.len().saturating_mul(target.real.size()));
         for element in elements {
@@ -256,11 +180,11 @@ impl Arithmetic {
         if side.real.same(one, other) || side.real.is_nan(one) && side.real.is_nan(other) {
             return Ok(());
         }
-        Err(ArithmeticError::FillValue {
-            fill: side.real.describe(one),
-            back: side.real.describe(other),
-            data_type: side.data_type,
-        })
+        let [fill, back] = [one, other].map(|element| side.real.describe(element));
+        Err(ArithmeticError::FillValue(format!(
+            "fill value {fill} of {} is decoded as {back}",
+            side.data_type
+        )))
     }
 }
 
@@ -290,24 +214,23 @@ impl Step {
         if bits - u32::from(signed) <= format.precision() {
             return Ok(());
         }
-        Err(ArithmeticError::Mantissa { float: float.data_type.clone(), integer: integer.data_type.clone() })
+        let (float, integer) = (&float.data_type, &integer.data_type);
+        Err(ArithmeticError::Mantissa(format!("cast_value: {float} does not hold every {integer}")))
     }
 }
 
 impl Side {
     fn new(codec: &'static str, data_type: &DataType) -> Result<Self, ArithmeticError> {
-        match Real::of(data_type) {
-            Some(real) => Ok(Self { data_type: data_type.clone(), real }),
-            None => Err(ArithmeticError::Type { codec, data_type: data_type.clone() }),
-        }
+        let real = Real::of(data_type).ok_or_else(|| {
+            let problem = format!("{codec} works on integers and floating-point numbers, not on {data_type}");
+            ArithmeticError::Chain(problem)
+        })?;
+        Ok(Self { data_type: data_type.clone(), real })
     }
 
     fn scalar(&self, parameter: &'static str, json: &Value) -> Result<u64, ArithmeticError> {
-        self.real.scalar(json).ok_or_else(|| ArithmeticError::Scalar {
-            parameter,
-            value: json.to_string(),
-            data_type: self.data_type.clone(),
-        })
+        let problem = || format!("{parameter} {json} is not a scalar of {}", self.data_type);
+        self.real.scalar(json).ok_or_else(|| ArithmeticError::Chain(problem()))
     }
 
     fn element(&self, scalar: &FillValue) -> u64 {
@@ -328,13 +251,13 @@ fn fixed(
         FillValue::Fixed(bytes) if data_type.size() == Some(bytes.len() as u64) => {
             Ok(FillValue::Fixed(Bytes::from(each(bytes)?)))
         }
-        FillValue::Fixed(bytes) | FillValue::Variable(bytes) => {
-            Err(ArithmeticError::Length { found: bytes.len(), data_type: data_type.clone() })
-        }
-        FillValue::Text(text) => {
-            Err(ArithmeticError::Length { found: text.len(), data_type: data_type.clone() })
-        }
+        FillValue::Fixed(bytes) | FillValue::Variable(bytes) => Err(not_whole(bytes.len(), data_type)),
+        FillValue::Text(text) => Err(not_whole(text.len(), data_type)),
     }
+}
+
+fn not_whole(found: usize, data_type: &DataType) -> ArithmeticError {
+    ArithmeticError::Chain(format!("{found} bytes are not a whole number of elements of {data_type}"))
 }
 
 fn name(codec: &Codec) -> &'static str {

@@ -48,7 +48,8 @@ impl Cast {
         scalar_map: &ScalarMap,
     ) -> Result<Self, ArithmeticError> {
         if out_of_range == Some(OutOfRange::Wrap) && matches!(stored.real, Real::Float(_)) {
-            return Err(ArithmeticError::Wrap { data_type: stored.data_type.clone() });
+            let problem = format!("out_of_range wrap is for integers, not for {}", stored.data_type);
+            return Err(ArithmeticError::Chain(format!("cast_value: {problem}")));
         }
         let one_way = |from: &Side, to: &Side, entries: &[(Value, Value)]| {
             let map = entries.iter().map(|entry| Entry::new(from, to, entry)).collect::<Result<_, _>>()?;
@@ -101,8 +102,9 @@ impl OneWay {
 
     fn integer(&self, element: u64) -> Result<u64, ArithmeticError> {
         let Float::Finite(binary) = self.from.split(element) else {
-            let value = self.from.describe(element);
-            return Err(ArithmeticError::NotFinite { value, data_type: self.to_name.clone() });
+            let problem = format!("{} is not representable as {}", self.from.describe(element), self.to_name);
+            let problem = format!("cast_value: {problem}, and scalar_map has no entry for it");
+            return Err(ArithmeticError::NotFinite(problem));
         };
         let whole = binary.whole(self.rounding);
         let (least, greatest) = self.to.range();
@@ -128,11 +130,8 @@ impl OneWay {
     }
 
     fn out_of_range(&self, element: u64) -> ArithmeticError {
-        ArithmeticError::OutOfRange {
-            codec: "cast_value",
-            value: self.from.describe(element),
-            data_type: self.to_name.clone(),
-        }
+        let (value, data_type) = (self.from.describe(element), &self.to_name);
+        ArithmeticError::OutOfRange(format!("cast_value: {value} is out of the range of {data_type}"))
     }
 }
 
@@ -161,7 +160,7 @@ impl ScaleOffset {
         let offset = side.scalar("scale_offset: offset", offset.unwrap_or(&0.into()))?;
         let scale = side.scalar("scale_offset: scale", scale.unwrap_or(&1.into()))?;
         if side.real.same(scale, 0) {
-            return Err(ArithmeticError::ScaleOfZero { data_type: side.data_type.clone() });
+            return Err(ArithmeticError::Chain(format!("scale_offset: scale is 0 as {}", side.data_type)));
         }
         Ok(Self { side: side.clone(), offset, scale })
     }
@@ -184,7 +183,8 @@ impl ScaleOffset {
             Real::Integer { .. } => {
                 let [value, offset, scale] = self.integers(element);
                 if value % scale != 0 {
-                    return Err(ArithmeticError::Remainder { value, scale });
+                    let problem = format!("scale_offset: {value} / {scale} is not an integer");
+                    return Err(ArithmeticError::Remainder(problem));
                 }
                 let quotient = self.within(value / scale)?;
                 let sum = self.within(quotient + offset)?;
@@ -204,11 +204,8 @@ impl ScaleOffset {
         if (least..=greatest).contains(&value) {
             return Ok(value);
         }
-        Err(ArithmeticError::OutOfRange {
-            codec: "scale_offset",
-            value: value.to_string(),
-            data_type: self.side.data_type.clone(),
-        })
+        let data_type = &self.side.data_type;
+        Err(ArithmeticError::OutOfRange(format!("scale_offset: {value} is out of the range of {data_type}")))
     }
 
     /// Computes in the type: every operation rounds to it (IEEE 754), and overflow becomes infinity.

@@ -238,23 +238,7 @@ impl Codec {
     fn encoded(&self, format: ZarrFormat) -> Result<(String, Option<Map<String, Value>>), CodecError> {
         let configuration = self.configuration(format).ok_or_else(|| self.unsupported(format))?;
         let name = self.name().ok_or_else(|| self.unsupported(format))?;
-        let is_prefixed = format == ZarrFormat::V3
-            && matches!(
-                self,
-                Self::ReversedBytes { .. }
-                    | Self::ComplexIntegers { .. }
-                    | Self::Zlib { .. }
-                    | Self::Shuffle { .. }
-                    | Self::Fletcher32
-                    | Self::Bz2 { .. }
-                    | Self::Lzma { .. }
-                    | Self::Lz4 { .. }
-                    | Self::Rounded { .. }
-                    | Self::PackedBools
-                    | Self::Difference { .. }
-                    | Self::FixedScaleOffset { .. }
-                    | Self::Checksum { name: "crc32" | "adler32", .. }
-            );
+        let is_prefixed = format == ZarrFormat::V3 && self.properties().is_numcodecs;
         let name = if is_prefixed { format!("{NUMCODECS_PREFIX}{name}") } else { name.to_owned() };
         Ok((name, if let Value::Object(members) = configuration { Some(members) } else { None }))
     }
@@ -271,47 +255,8 @@ impl Codec {
                 let (name, _) = represent(codec)?;
                 PACKAGE.into_iter().find(|known| *known == name)
             }
-            released => released.released_name(),
+            released => released.properties().name,
         }
-    }
-
-    pub(super) fn released_name(&self) -> Option<&'static str> {
-        Some(match self {
-            Self::Image { name, .. } => name,
-            Self::Transpose { .. } => "transpose",
-            Self::Delta { .. } => "imagecodecs_delta",
-            Self::FloatPredictor { .. } => "imagecodecs_floatpred",
-            Self::PackBitsOfIntegers { .. } => "imagecodecs_packints",
-            Self::ReversedBytes { .. } | Self::ComplexIntegers { .. } => "astype",
-            Self::ScaleOffset { .. } => "scale_offset",
-            Self::CastValue { .. } => "cast_value",
-            Self::Bytes { .. } => "bytes",
-            Self::VlenUtf8 => "vlen-utf8",
-            Self::VlenBytes => "vlen-bytes",
-            Self::JpegLs { .. } => "imagecodecs_jpegls",
-            Self::Blosc2 => "imagecodecs_b2nd",
-            Self::Gzip { .. } => "gzip",
-            Self::Zlib { .. } => "zlib",
-            Self::Zstd { .. } => "zstd",
-            Self::Blosc { .. } => "blosc",
-            Self::Shuffle { .. } => "shuffle",
-            Self::Fletcher32 => "fletcher32",
-            Self::Rounded { name, .. } | Self::Checksum { name, .. } => name,
-            Self::Difference { .. } => "delta",
-            Self::PackedBools => "packbits",
-            Self::FixedScaleOffset { .. } => "fixedscaleoffset",
-            Self::Lz4 { .. } => "lz4",
-            Self::Bz2 { .. } => "bz2",
-            Self::Lzma { .. } => "lzma",
-            Self::Lzw => "imagecodecs_lzw",
-            Self::PackBits => "imagecodecs_packbits",
-            Self::Lzf => "imagecodecs_lzf",
-            Self::BitOrder => "imagecodecs_bitorder",
-            Self::Hdf5Lz4 => "imagecodecs_lz4h5",
-            Self::Hdf5Szip(_) => "imagecodecs_szip",
-            Self::Lzo { .. } => "imagecodecs_lzo",
-            _ => return None,
-        })
     }
 
     /// Returns the configuration: an object, or `Null` where v3's entry has no member `configuration`. `None` where the
@@ -635,7 +580,7 @@ impl Codec {
     /// before the first of them.
     pub fn own_chain(chain: Vec<Self>) -> Vec<Self> {
         let is_known = |codec: &Self| {
-            let is_released = codec.released_name().is_some_and(|name| !name.starts_with("imagecodecs_"));
+            let is_released = codec.properties().name.is_some_and(|name| !name.starts_with("imagecodecs_"));
             is_released && codec.configuration(ZarrFormat::V3).is_some()
         };
         let renamed = |codec: Self| if is_known(&codec) { codec } else { codec.own().unwrap_or(codec) };

@@ -5,8 +5,8 @@
 //! package `virtualize` registers, or under the released name where that package has none. `entry.rs` has the released
 //! names whose configuration differs.
 //!
-//! To add a codec, add a variant with its serde name here, a released name in `entry.rs`, an example in `testing.rs`,
-//! and an arm in the dispatch of `crates/codec`. The tests over [`Codec::examples`] encode, parse, convert and decode it
+//! To add a codec, add a variant with its serde name and a row of [`Codec::properties`] here, an example in `testing.rs`, and
+//! an arm in the dispatch of `crates/codec`. The tests over [`Codec::examples`] encode, parse, convert and decode it
 //! without further changes.
 
 mod cast_value;
@@ -26,7 +26,7 @@ pub(crate) use chain::{from_v2, from_v3, order_v2, to_v2, to_v3};
 pub(crate) use entry::PACKAGE;
 use entry::{Name, numpy, predictor};
 use hdf5::ClientData;
-pub use hdf5::StoredInteger;
+pub use hdf5::{Nbit, NbitType, Parameters as FilterParameters, ScaleOffset, StoredInteger};
 pub use tiff::{OldJpeg, OldJpegStream, TiffScheme};
 
 /// A codec with its configuration: one step of an array's chain.
@@ -409,60 +409,83 @@ pub enum Codec {
 }
 
 impl Codec {
+    /// Returns the name and abilities of the codec. Those without a name are only decoded here.
+    pub(super) fn properties(&self) -> Properties {
+        use CodecKind::{ArrayToArray as Array, ArrayToBytes as Serializer, BytesToBytes as Bytes};
+        use Implementation::{Complete, DecoderOnly};
+        let released = |name, kind, implementation| Properties {
+            name: Some(name),
+            is_numcodecs: false,
+            kind,
+            implementation,
+        };
+        let numcodecs = |name, kind, implementation| Properties {
+            is_numcodecs: true,
+            ..released(name, kind, implementation)
+        };
+        let unnamed =
+            |kind, implementation| Properties { name: None, is_numcodecs: false, kind, implementation };
+        match self {
+            Self::Own(codec) => unnamed(Bytes, codec.implementation()),
+            Self::Foreign { kind, .. } => unnamed(*kind, Implementation::None),
+            Self::Image { name, .. } => released(name, Serializer, Implementation::None),
+            Self::Transpose { .. } => released("transpose", Array, Complete),
+            Self::Delta { .. } => released("imagecodecs_delta", Array, Complete),
+            Self::FloatPredictor { .. } => released("imagecodecs_floatpred", Array, Complete),
+            Self::PackBitsOfIntegers { .. } => released("imagecodecs_packints", Array, Complete),
+            Self::ReversedBytes { .. } | Self::ComplexIntegers { .. } => numcodecs("astype", Array, Complete),
+            Self::ScaleOffset { .. } => released("scale_offset", Array, Complete),
+            Self::CastValue { .. } => released("cast_value", Array, Complete),
+            Self::Rounded { name, .. } => numcodecs(name, Array, DecoderOnly),
+            Self::Difference { .. } => numcodecs("delta", Array, DecoderOnly),
+            Self::PackedBools => numcodecs("packbits", Array, DecoderOnly),
+            Self::FixedScaleOffset { .. } => numcodecs("fixedscaleoffset", Array, DecoderOnly),
+            Self::Bytes { .. } => released("bytes", Serializer, Complete),
+            Self::VlenUtf8 => released("vlen-utf8", Serializer, Complete),
+            Self::VlenBytes => released("vlen-bytes", Serializer, Complete),
+            Self::JpegLs { .. } => released("imagecodecs_jpegls", Serializer, DecoderOnly),
+            Self::Blosc2 => released("imagecodecs_b2nd", Serializer, DecoderOnly),
+            Self::Gzip { .. } => released("gzip", Bytes, Complete),
+            Self::Zlib { .. } => numcodecs("zlib", Bytes, Complete),
+            Self::Zstd { .. } => released("zstd", Bytes, Complete),
+            Self::Blosc { .. } => released("blosc", Bytes, Complete),
+            Self::Shuffle { .. } => numcodecs("shuffle", Bytes, Complete),
+            Self::Fletcher32 => numcodecs("fletcher32", Bytes, Complete),
+            Self::Checksum { name: "crc32c", .. } => released("crc32c", Bytes, Complete),
+            Self::Checksum { name, .. } => numcodecs(name, Bytes, Complete),
+            Self::Lz4 { .. } => numcodecs("lz4", Bytes, Complete),
+            Self::Bz2 { .. } => numcodecs("bz2", Bytes, Complete),
+            Self::Lzma { .. } => numcodecs("lzma", Bytes, Complete),
+            Self::Lzw => released("imagecodecs_lzw", Bytes, Complete),
+            Self::PackBits => released("imagecodecs_packbits", Bytes, Complete),
+            Self::Lzf => released("imagecodecs_lzf", Bytes, Complete),
+            Self::BitOrder => released("imagecodecs_bitorder", Bytes, Complete),
+            Self::Hdf5Lz4 => released("imagecodecs_lz4h5", Bytes, Complete),
+            Self::Hdf5Szip(_) => released("imagecodecs_szip", Bytes, Complete),
+            Self::Lzo { .. } => released("imagecodecs_lzo", Bytes, DecoderOnly),
+            Self::Integers { .. } | Self::Optional { .. } => unnamed(Bytes, Complete),
+            Self::Hdf5Nbit(_) | Self::Hdf5ScaleOffset(_) | Self::Hdf5Bitshuffle(_) | Self::Zfp { .. } => {
+                unnamed(Bytes, DecoderOnly)
+            }
+            Self::Sperr { .. } | Self::Sz { .. } | Self::Sz3 { .. } | Self::Lerc { .. } | Self::Tiff(_) => {
+                unnamed(Bytes, DecoderOnly)
+            }
+        }
+    }
+
     /// Returns input and output of the codec.
     pub fn kind(&self) -> CodecKind {
-        match self {
-            Self::Foreign { kind, .. } => *kind,
-            Self::Transpose { .. }
-            | Self::Delta { .. }
-            | Self::FloatPredictor { .. }
-            | Self::PackBitsOfIntegers { .. }
-            | Self::ReversedBytes { .. }
-            | Self::ComplexIntegers { .. }
-            | Self::Rounded { .. }
-            | Self::Difference { .. }
-            | Self::PackedBools
-            | Self::FixedScaleOffset { .. }
-            | Self::ScaleOffset { .. }
-            | Self::CastValue { .. } => CodecKind::ArrayToArray,
-            Self::Bytes { .. }
-            | Self::VlenUtf8
-            | Self::VlenBytes
-            | Self::Image { .. }
-            | Self::JpegLs { .. }
-            | Self::Blosc2 => CodecKind::ArrayToBytes,
-            _ => CodecKind::BytesToBytes,
-        }
+        self.properties().kind
     }
 
     /// Returns what `crates/codec` implements.
     pub fn implementation(&self) -> Implementation {
-        match self {
-            Self::Own(codec) => codec.implementation(),
-            Self::Image { .. } | Self::Foreign { .. } => Implementation::None,
-            Self::Rounded { .. }
-            | Self::Difference { .. }
-            | Self::PackedBools
-            | Self::FixedScaleOffset { .. }
-            | Self::JpegLs { .. }
-            | Self::Blosc2
-            | Self::Lzo { .. }
-            | Self::Hdf5Nbit(_)
-            | Self::Hdf5ScaleOffset(_)
-            | Self::Hdf5Bitshuffle(_)
-            | Self::Zfp { .. }
-            | Self::Sperr { .. }
-            | Self::Sz { .. }
-            | Self::Sz3 { .. }
-            | Self::Lerc { .. }
-            | Self::Tiff(_) => Implementation::DecoderOnly,
-            _ => Implementation::Complete,
-        }
+        self.properties().implementation
     }
 
     /// Whether no released reader decodes it: chunks encoded with it are decoded here and inlined.
     pub fn is_internal(&self) -> bool {
-        self.released_name().is_none() && !matches!(self, Self::Own(_) | Self::Foreign { .. })
+        self.properties().name.is_none() && !matches!(self, Self::Own(_) | Self::Foreign { .. })
     }
 
     /// Whether it serializes the array, and no further codec has to.
@@ -694,6 +717,17 @@ impl Codec {
             _ => {}
         }
     }
+}
+
+/// What does not depend on the configuration of a codec.
+#[derive(Clone, Copy)]
+pub(super) struct Properties {
+    /// Released name, without the prefix `numcodecs.`.
+    name: Option<&'static str>,
+    /// Whether the name has that prefix in v3.
+    is_numcodecs: bool,
+    kind: CodecKind,
+    implementation: Implementation,
 }
 
 /// Input and output of a codec.

@@ -77,7 +77,7 @@ fn every_codec_has_an_example_of_each_name() {
     assert_eq!(package, entry::PACKAGE.len());
     let mut released = std::collections::BTreeMap::new();
     for codec in &examples {
-        if let Some(name) = codec.released_name() {
+        if let Some(name) = codec.properties().name {
             let variant = std::mem::discriminant(codec);
             // `astype` depends on the data type of the array.
             assert!(*released.entry(name).or_insert(variant) == variant || name == "astype", "{name}");
