@@ -144,6 +144,13 @@ impl Described<'_> {
             let message = "item NODATA_VALUES of GDAL_METADATA (42112) is not applied: GDAL masks the pixels in which each band has its value";
             omit(Severity::Warning, message.to_owned());
         }
+        if let Some(map) = ifd.image.as_ref().ok().and_then(|image| image.color_map.as_ref())
+            && map.len() / 3 > COLORS
+        {
+            let message =
+                format!("ColorMap (320) of {} colors is omitted: the limit is {COLORS}", map.len() / 3);
+            omit(Severity::Warning, message);
+        }
         let texts = |role: &str| by_band(&self.ifd.gdal_metadata, role, bands);
         let is_declared = ["scale", "offset", "unittype"].iter().any(|role| declares(self.ifd, role));
         let inherited = self.main.filter(|_| !is_declared);

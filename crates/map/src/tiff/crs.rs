@@ -170,7 +170,9 @@ impl Crs {
         {
             let lower = text.to_ascii_lowercase();
             let is_geographic = ["geogcs", "geogcrs", "geodcrs"].iter().any(|name| lower.starts_with(name));
-            let is_in_degrees = is_geographic && lower.contains("unit[\"degree");
+            // In WKT 2, the unit of the axes follows that of the prime meridian.
+            let unit = lower.rsplit_once("angleunit[").or_else(|| lower.rsplit_once("unit["));
+            let is_in_degrees = is_geographic && unit.is_some_and(|(_, unit)| unit.starts_with("\"degree"));
             return Self { wkt: Some(text.to_owned()), is_in_degrees, ..Self::default() };
         }
         let upper = text.to_ascii_uppercase();
@@ -619,15 +621,8 @@ impl Heights {
         let Some(unit) = vertical_unit(&geo.keys) else { return Self::default() };
         // GDAL reads vertical systems from files of GeoTIFF 1.1 only, but their unit from all files.
         let packing = packing(ifd, geo).filter(|_| bands == 1 && geo.minor_revision > 0);
-        // PROJ's names.
-        let unit = match unit {
-            METRE | USER_DEFINED => Some("metre"),
-            9002 => Some("foot"),
-            9003 => Some("US survey foot"),
-            9095 => Some("British foot (1936)"),
-            _ => None,
-        };
-        Self { unit, packing }
+        // GDAL takes unknown units for metres.
+        Self { unit: Some(registry::name_of_length(unit).unwrap_or("metre")), packing }
     }
 }
 
@@ -661,11 +656,11 @@ fn vertical_unit(keys: &Keys) -> Option<u16> {
     }
     match short(keys, VERTICAL) {
         Some(code) if registry::is_vertical(code) => Some(registry::unit_of_vertical(code)),
-        // Ellipsoidal heights make the horizontal system three-dimensional, unless they belong to another ellipsoid.
+        // Heights above the ellipsoid of WGS 84 make a system on WGS 84 three-dimensional.
         Some(code) if ELLIPSOIDAL_HEIGHTS.contains(&code) => {
             let projected = short(keys, PROJECTED_CRS).and_then(registry::base_of);
             let base = geographic.or(projected).or_else(|| short(keys, GEODETIC_CRS));
-            (base != Some(WGS_84)).then_some(METRE)
+            (code != HEIGHTS_OF_WGS_84 || base != Some(WGS_84)).then_some(METRE)
         }
         Some(USER_DEFINED) => Some(units.unwrap_or(METRE)),
         None if keys.contains_key(&VERTICAL_DATUM) || units.is_some() => Some(units.unwrap_or(METRE)),

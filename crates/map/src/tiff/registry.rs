@@ -67,6 +67,11 @@ pub(super) fn metres(unit: u16) -> Option<f64> {
     find(tables::LENGTHS, unit, |row| (row.0, row.0)).map(|row| row.1)
 }
 
+/// Returns the name of a unit of length.
+pub(super) fn name_of_length(unit: u16) -> Option<&'static str> {
+    find(tables::LENGTHS, unit, |row| (row.0, row.0)).map(|row| row.2)
+}
+
 /// Whether the datum of a geographic system is dynamic.
 pub(super) fn is_dynamic(code: u16) -> bool {
     find(tables::DYNAMIC, code, |row| *row).is_some()

@@ -1,5 +1,6 @@
 //! Sidecars: files next to a TIFF in which GDAL's GTiff driver finds nodata, packing, position and metadata. They are merged into
-//! the file before it is mapped, in GDAL's order of priority: `.aux.xml`, the file's tags, world file, ArcGIS metadata.
+//! the file before it is mapped, in GDAL's order of priority: `.aux.xml`; metadata of ArcGIS
+//! for the coordinate reference system; the file's tags; world file.
 //!
 //! What a catalogue declares of the bands, as in the STAC extension `raster`, applies where the file declares nothing, and must
 //! agree with what the file declares.
@@ -77,13 +78,22 @@ pub fn sidecar_names(name: &str) -> Vec<(String, SidecarKind)> {
         replaced(".RPB", RPC),
         replaced(".rpc", RPC),
     ]);
+    // Pléiades: RPC_x.XML belongs to IMG_x.TIF, and to its tiles IMG_x_R1C1.TIF.
+    if let Some((prefix, scene)) = stem.split_at_checked(4)
+        && prefix.eq_ignore_ascii_case("IMG_")
+    {
+        let of_all = scene.rsplit_once("_R").filter(|(_, tile)| tile.contains('C')).map(|(scene, _)| scene);
+        names.extend(
+            [Some(scene), of_all].into_iter().flatten().map(|scene| (format!("RPC_{scene}.XML"), RPC)),
+        );
+    }
     names
 }
 
 /// Merges sidecars into a file. `sidecars` are in the order of [`sidecar_names`]; `most` is the maximum number of XML elements.
 /// Returns a note on each sidecar that is read, and a warning of each one that GDAL reads but this function does not.
 pub fn merge_sidecars(file: &mut File, sidecars: &[Sidecar], most: u64) -> Vec<Diagnostic> {
-    let mut merge = Merge { file, most, diagnostics: Vec::new() };
+    let mut merge = Merge { file, most, has_points: false, diagnostics: Vec::new() };
     let has_pam = sidecars.iter().any(|sidecar| sidecar.kind == SidecarKind::Pam);
     for sidecar in sidecars.iter().filter(|sidecar| !has_pam || sidecar.kind != ERDAS) {
         let content = match (&sidecar.kind, &sidecar.content) {
@@ -112,6 +122,8 @@ pub fn merge_sidecars(file: &mut File, sidecars: &[Sidecar], most: u64) -> Vec<D
 struct Merge<'a> {
     file: &'a mut File,
     most: u64,
+    /// Whether the first image has the control points of an `.aux.xml`.
+    has_points: bool,
     diagnostics: Vec<Diagnostic>,
 }
 
@@ -153,6 +165,7 @@ impl Merge<'_> {
         if pam.has_subdatasets {
             problems.push("describes further images of the file, which is not read".to_owned());
         }
+        self.has_points = used.contains(&"control points");
         if used.contains(&"position") || used.contains(&"coordinate reference system") {
             self.share_position();
         }
@@ -177,15 +190,23 @@ impl Merge<'_> {
                 placed.for_each(|ifd| ifd.geo.get_or_insert_default().sidecar_transform = Some(transform));
                 self.share_position();
                 self.report(Severity::Info, sidecar, "is read: position");
+                // GDAL has both, and the coordinate reference system of the points is theirs only.
+                if std::mem::take(&mut self.has_points)
+                    && let Some(geo) = self.file.ifds.first_mut().and_then(|main| main.geo.as_mut())
+                {
+                    geo.sidecar_srs = None;
+                    let problem = "positions the image in another way than the control points of the .aux.xml, which are omitted";
+                    self.report(Severity::Warning, sidecar, problem);
+                }
             }
             None => self.report(Severity::Warning, sidecar, "is not a world file, and is not read"),
         }
     }
 
-    /// Gives images without a coordinate reference system that of ArcGIS.
+    /// Gives images the coordinate reference system of ArcGIS. GDAL prefers it to the GeoKeys.
     fn arcgis(&mut self, sidecar: &Sidecar, content: &str) {
         let Some(code) = parse_arcgis_code(content, self.most) else { return };
-        let has_srs = |geo: &Geo| geo.sidecar_srs.is_some() || geo.keys.keys().any(|key| *key != RASTER_TYPE);
+        let has_srs = |geo: &Geo| geo.sidecar_srs.is_some();
         let images =
             self.file.ifds.iter_mut().filter(|ifd| is_full(ifd) && !ifd.geo.as_ref().is_some_and(has_srs));
         let mut images = images.peekable();
@@ -426,6 +447,7 @@ fn merge_packing(main: &mut Ifd, bands: &[&DeclaredBand]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use virtualize_bytes::Endian;
+    use virtualize_tiff::model::GeoKey;
 
     use super::*;
     use crate::tiff::crs::Crs;
@@ -509,6 +531,29 @@ mod tests {
         assert_eq!(of(&[("a.tif.aux.xml", pam), ("a.tfw", world)], &has_tags), Some(9.0));
     }
 
+    /// GDAL has the transformation without a coordinate reference system, and the points with theirs.
+    #[test]
+    fn world_files_replace_control_points_of_pam() {
+        let pam = "<PAMDataset><GCPList Projection='EPSG:4326'><GCP Pixel='1' Line='2' X='3' Y='4'/></GCPList></PAMDataset>";
+        let (ifd, messages) = merged(&[("a.tif.aux.xml", pam), ("a.tfw", "1\n0\n0\n-1\n100\n200\n")], |_| {});
+        let geo = ifd.geo.unwrap();
+        assert_eq!((geo.sidecar_transform.map(|numbers| numbers[0]), geo.sidecar_srs), (Some(99.5), None));
+        assert!(messages.iter().any(|line| line.starts_with("Warning a.tfw ")), "{messages:?}");
+    }
+
+    #[test]
+    fn systems_of_arcgis_take_precedence_over_keys() {
+        let xml = "<metadata><refSysInfo><RefSystem><refSysID><identCode code='32634'/></refSysID></RefSystem></refSysInfo></metadata>";
+        let keys = |ifd: &mut Ifd| {
+            let keys = [(1024, 1), (3072, 32633)].map(|(id, code)| (id, GeoKey::Short(code)));
+            ifd.geo = Some(Geo { keys: keys.into(), ..Geo::default() });
+        };
+        let srs = |sidecars: &[(&str, &str)]| merged(sidecars, keys).0.geo.and_then(|geo| geo.sidecar_srs);
+        assert_eq!(srs(&[("a.xml", xml)]).as_deref(), Some("EPSG:32634"));
+        let pam = "<PAMDataset><SRS>EPSG:4326</SRS></PAMDataset>";
+        assert_eq!(srs(&[("a.tif.aux.xml", pam), ("a.xml", xml)]).as_deref(), Some("EPSG:4326"));
+    }
+
     #[test]
     fn what_is_not_read_is_reported() {
         for name in ["a.tif.msk", "a.tif.ovr", "a.tab", "a_rpc.txt", "a.RPB", "a.rpc"] {
@@ -538,6 +583,9 @@ mod tests {
         assert_eq!(worlds("a.b.tif"), ["a.b.tfw", "a.b.tifw", "a.b.wld"]);
         assert_eq!(worlds("a.tiff"), ["a.tfw", "a.tiffw", "a.wld"]);
         assert!(worlds("scene").is_empty() && worlds("scene.t").is_empty());
+        let has = |name: &str, sidecar: &str| sidecar_names(name).iter().any(|(name, _)| name == sidecar);
+        assert!(has("IMG_PHR1A_P_001.TIF", "RPC_PHR1A_P_001.XML"));
+        assert!(has("IMG_PHR1A_P_001_R1C2.TIF", "RPC_PHR1A_P_001.XML"));
     }
 
     #[test]
@@ -556,6 +604,8 @@ mod tests {
         let wkt = r#"GEOGCS["a]",UNIT["Degree",0.0174532925199433]]"#;
         assert_eq!(shown(wkt), (None, code(wkt), false, true));
         assert_eq!(shown(&format!("ESRI::{wkt}")), (None, code(wkt), false, true));
+        let grads = r#"GEOGCRS["a",PRIMEM["Greenwich",0,ANGLEUNIT["degree",0.0174532925199433]],ANGLEUNIT["grad",0.0157079632679489]]"#;
+        assert_eq!(shown(grads), (None, code(grads), false, false));
         for text in
             ["", "nonsense", "4326", "+proj=utm +zone=33", "PROJCS[broken", "urn:ogc:def:crs:EPSG::4326"]
         {

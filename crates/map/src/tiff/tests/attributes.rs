@@ -94,13 +94,19 @@ fn tags_have_the_names_of_gdal() {
 
 #[test]
 fn colour_maps_are_by_channel() {
-    let map = |count: u16| (0..3 * count).collect::<Vec<u16>>();
-    let found = of_image(|image| image.color_map = Some(map(4)));
+    let map_of = |count: u16| (0..3 * count).collect::<Vec<u16>>();
+    let found = of_image(|image| image.color_map = Some(map_of(4)));
     let expected = json!({"red": [0, 1, 2, 3], "green": [4, 5, 6, 7], "blue": [8, 9, 10, 11]});
     assert_eq!(found["color_map"], expected);
-    assert!(of_image(|image| image.color_map = Some(map(256))).contains_key("color_map"));
-    assert!(!of_image(|image| image.color_map = Some(map(257))).contains_key("color_map"), "too many");
+    assert!(of_image(|image| image.color_map = Some(map_of(256))).contains_key("color_map"));
+    assert!(!of_image(|image| image.color_map = Some(map_of(257))).contains_key("color_map"), "too many");
     assert!(!of_image(|image| image.color_map = Some(Vec::new())).contains_key("color_map"));
+    let reported = |count: u16| {
+        let diagnostics =
+            map(ifd(Image { color_map: Some(map_of(count)), ..image(4, 4, 1, 4) })).report.diagnostics;
+        diagnostics.iter().any(|diagnostic| diagnostic.code == Code::AttributeOmitted)
+    };
+    assert!(reported(257) && !reported(256));
 }
 
 #[test]
