@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use virtualize_bytes::Endian;
 
-use crate::Error;
+use crate::{Error, spec::tag::IMAGE_DESCRIPTION};
 
 /// A TIFF file.
 #[derive(Clone, Debug)]
@@ -18,6 +18,18 @@ pub struct File {
     pub ifds: Vec<Ifd>,
     /// Error that ended the chain of directories early.
     pub chain_error: Option<Error>,
+}
+
+impl File {
+    /// Returns all directories, each before its SubIFDs.
+    pub fn all_ifds(&self) -> impl Iterator<Item = &Ifd> {
+        let mut pending: Vec<&Ifd> = self.ifds.iter().rev().collect();
+        std::iter::from_fn(move || {
+            let ifd = pending.pop()?;
+            pending.extend(ifd.sub_ifds.iter().rev());
+            Some(ifd)
+        })
+    }
 }
 
 /// An image file directory.
@@ -49,6 +61,21 @@ pub struct Ifd {
     pub geo: Option<Geo>,
     /// Directories of the SubIFDs tag (330).
     pub sub_ifds: Vec<Ifd>,
+}
+
+impl Ifd {
+    /// Returns whether the image is neither an overview nor a mask (NewSubfileType).
+    pub fn is_page(&self) -> bool {
+        self.image.as_ref().is_ok_and(|image| image.subfile_type & 0b101 == 0)
+    }
+
+    /// Returns the first string of ImageDescription (270).
+    pub fn description(&self) -> Option<&str> {
+        match self.tags.get(&IMAGE_DESCRIPTION)? {
+            Value::Text(texts) => texts.first().map(String::as_str),
+            _ => None,
+        }
+    }
 }
 
 /// The value of a tag.

@@ -114,14 +114,17 @@ async fn interpret(
         let directories = batch.iter().map(|pending| &pending.directory);
         let plans: Vec<Vec<Plan>> =
             directories.map(|directory| plan(io, format, directory)).collect::<Result<_, _>>()?;
-        let ranges: Vec<ByteRange> = plans.iter().flatten().filter_map(Plan::range).collect();
+        let range = |plan: &Plan| match plan {
+            Plan::Fetch(range) => Some(*range),
+            Plan::Ready(_) => None,
+        };
+        let ranges: Vec<ByteRange> = plans.iter().flatten().filter_map(range).collect();
         let mut parts = io.read(&ranges).await?.into_iter();
         for (Pending { parent, path, directory }, plan) in batch.into_iter().zip(plans) {
             // The fetched ranges are in the order of the plans.
             let value = |plan| match plan {
-                Plan::Inline(bytes) => Ok(bytes),
+                Plan::Ready(value) => value,
                 Plan::Fetch(_) => Ok(parts.next().unwrap_or_default()),
-                Plan::Fail(error) => Err(error),
             };
             let raw: Vec<RawValue> = plan.into_iter().map(value).collect();
             let ifd = spec::build(path, directory, raw, format.endian, io.size(), io.limits());
@@ -134,9 +137,8 @@ async fn interpret(
 
 /// Source of an entry's value.
 enum Plan {
-    Inline(Bytes),
+    Ready(RawValue),
     Fetch(ByteRange),
-    Fail(Error),
 }
 
 /// Plans the values of a directory. An error fails the whole file.
@@ -159,33 +161,24 @@ fn plan_entry(io: &mut Io<'_>, entry: Entry, pieces: u64, offset: u64) -> Result
         } else {
             format!("{} values beyond the end of the file", entry.count)
         };
-        return Ok(Plan::Fail(Error::malformed(Structure::Tag(entry.tag), offset, problem)));
+        return Ok(Plan::Ready(Err(Error::malformed(Structure::Tag(entry.tag), offset, problem))));
     }
     let entry = Entry { count: if table { entry.count.min(pieces) } else { entry.count }, ..entry };
     let Some(range) = entry.range() else {
-        return Ok(Plan::Inline(Bytes::copy_from_slice(entry.inline().unwrap_or_default())));
+        return Ok(Plan::Ready(Ok(Bytes::copy_from_slice(entry.inline().unwrap_or_default()))));
     };
     // The part of a table beyond the end of the file is treated as missing.
     let range = if table { range.clamp_to(io.size()) } else { range };
     let most = io.limits().structure_bytes;
     if range.start.checked_add(range.length).is_none_or(|end| end > io.size()) {
-        return Ok(Plan::Fail(Error::truncated(Structure::Tag(entry.tag), offset, range, io.size())));
+        return Ok(Plan::Ready(Err(Error::truncated(Structure::Tag(entry.tag), offset, range, io.size()))));
     }
     if range.length > most {
         let problem = format!("{} bytes, expected at most {most}", range.length);
-        return Ok(Plan::Fail(Error::limit(Structure::Tag(entry.tag), offset, problem)));
+        return Ok(Plan::Ready(Err(Error::limit(Structure::Tag(entry.tag), offset, problem))));
     }
     io.spend(range.length)?;
     Ok(Plan::Fetch(range))
-}
-
-impl Plan {
-    fn range(&self) -> Option<ByteRange> {
-        match self {
-            Self::Fetch(range) => Some(*range),
-            Self::Inline(_) | Self::Fail(_) => None,
-        }
-    }
 }
 
 /// Returns the memory in bytes for properties that an entry can repeat: per sample, and per strip or tile.

@@ -652,7 +652,7 @@ fn vertical_unit(keys: &Keys) -> Option<u16> {
         return None;
     }
     if !matches!(model, Some(1 | GEOGRAPHIC_2D)) {
-        return units;
+        return units.filter(|unit| *unit != 0);
     }
     match short(keys, VERTICAL) {
         Some(code) if registry::is_vertical(code) => Some(registry::unit_of_vertical(code)),

@@ -103,16 +103,17 @@ pub fn map_file_among(
 /// Maps the chosen images, or all if none is chosen. Returns the chosen positions that no image has.
 fn map_images<'a>(mapper: &ImageMapper<'a>, file: &File, mapped: &mut Mapped) -> BTreeSet<&'a [usize]> {
     let ifds = &mapper.options.ifds;
-    let mut pending: Vec<&Ifd> = file.ifds.iter().rev().collect();
     let mut wanted: BTreeSet<&[usize]> = ifds.iter().map(Vec::as_slice).collect();
-    while let Some(ifd) = pending.pop().filter(|_| mapper.budget.refused().is_none()) {
+    for ifd in file.all_ifds() {
+        if mapper.budget.refused().is_some() {
+            break;
+        }
         let group = group_path(ifd);
         let missing = ifd.unreadable_sub_ifds.iter().map(|error| missing_images(&group, error));
         mapped.report.diagnostics.extend(missing);
         if ifds.is_empty() || wanted.remove(ifd.path.as_slice()) {
             mapper.map(ifd, &group, mapped);
         }
-        pending.extend(ifd.sub_ifds.iter().rev());
     }
     wanted
 }
@@ -131,12 +132,7 @@ fn missing_images(group: &str, why: &dyn std::fmt::Display) -> Diagnostic {
 }
 
 fn no_such_image(path: &[usize], file: &File) -> Diagnostic {
-    let mut existing = Vec::new();
-    let mut pending: Vec<&Ifd> = file.ifds.iter().rev().collect();
-    while let Some(ifd) = pending.pop() {
-        existing.push(joined(&ifd.path));
-        pending.extend(ifd.sub_ifds.iter().rev());
-    }
+    let existing: Vec<String> = file.all_ifds().map(|ifd| joined(&ifd.path)).collect();
     let path = joined(path);
     let existing = alternatives("images", &path, existing.iter().map(String::as_str));
     Diagnostic::error(Code::TiffNoSuchIfd, "", format!("the file has no image {path}{existing}"))
@@ -235,6 +231,5 @@ fn separate_masks(stacked: &BTreeMap<NodePath, Move>, mapped: &mut Mapped) {
 
 /// Whether a directory was mapped to an array, and is neither an overview nor a mask.
 fn is_page(ifd: &Ifd, mapped: &Mapped) -> bool {
-    let whole = ifd.image.as_ref().is_ok_and(|image| image.subfile_type & 0b101 == 0);
-    whole && mapped.hierarchy.array(&path(ifd)).is_some()
+    ifd.is_page() && mapped.hierarchy.array(&path(ifd)).is_some()
 }

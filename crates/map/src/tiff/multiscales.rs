@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use serde_json::{Value, json};
-use virtualize_tiff::model::{Cut, File, Ifd, Image, Value as TagValue};
+use virtualize_tiff::model::{Cut, File, Ifd, Image};
 use virtualize_zarr::cf::conventions::Convention;
-use virtualize_zarr::node::join;
 use virtualize_zarr::{Array, Hierarchy, NodePath};
 
-use super::{ARRAY, group_path};
+use super::ARRAY;
+use super::ome::path;
 
 /// Lists the levels in the attributes of the root, if there are overviews.
 pub(super) fn describe(file: &File, hierarchy: &mut Hierarchy) {
@@ -17,7 +17,7 @@ pub(super) fn describe(file: &File, hierarchy: &mut Hierarchy) {
     let Some(array) = hierarchy.array(ARRAY) else { return };
     let mut levels: Vec<(String, &Image)> = Vec::new();
     for level in levels_of(file, main, image) {
-        let path = join(&group_path(level), ARRAY);
+        let path = path(level);
         if let Ok(level) = &level.image
             && hierarchy.array(&path).is_some_and(|overview| are_alike(array, image, overview, level))
         {
@@ -73,7 +73,6 @@ pub(super) fn is_overview(main: &Image, level: &Image) -> bool {
 
 const REDUCED: u32 = 1;
 const MASK: u32 = 4;
-const IMAGE_DESCRIPTION: u16 = 270;
 
 /// Which images without the bit of reduced images are levels.
 enum Undeclared {
@@ -88,10 +87,7 @@ enum Undeclared {
 }
 
 fn undeclared(main: &Ifd) -> Undeclared {
-    let description = match main.tags.get(&IMAGE_DESCRIPTION) {
-        Some(TagValue::Text(texts)) => texts.first().map_or("", |text| text.trim()),
-        _ => "",
-    };
+    let description = main.description().unwrap_or_default().trim();
     let starts = |names: &[&str]| names.iter().any(|name| description.starts_with(name));
     if starts(&["Aperio ", "Mikroscan Image Structure", "Motic "]) {
         Undeclared::Tiled
@@ -183,8 +179,8 @@ fn transform(main: &Image, level: &Image) -> Value {
 
 /// Adds the attribute `mask` to each masked image and `mask_of` to each mask. Both are paths from the root.
 pub(super) fn describe_masks(file: &File, hierarchy: &mut Hierarchy) {
-    let mut images: Vec<(&Ifd, &Image)> = Vec::new();
-    collect(&file.ifds, &mut images);
+    let images = file.all_ifds().filter_map(|ifd| Some((ifd, ifd.image.as_ref().ok()?)));
+    let images: Vec<(&Ifd, &Image)> = images.collect();
     let mut candidates = Candidates::new();
     // The masks of overviews may precede their images.
     for (at, (ifd, image)) in images.iter().enumerate() {
@@ -228,15 +224,6 @@ fn take<'a>(
     Some(image)
 }
 
-/// Collects all images in depth-first order.
-fn collect<'a>(ifds: &'a [Ifd], images: &mut Vec<(&'a Ifd, &'a Image)>) {
-    let mut pending: Vec<&Ifd> = ifds.iter().rev().collect();
-    while let Some(ifd) = pending.pop() {
-        images.extend(ifd.image.as_ref().ok().map(|image| (ifd, image)));
-        pending.extend(ifd.sub_ifds.iter().rev());
-    }
-}
-
 fn tie(image: NodePath, mask: NodePath, stored: &Image, hierarchy: &mut Hierarchy) {
     if hierarchy.array(&image).is_none() {
         return;
@@ -251,10 +238,6 @@ fn tie(image: NodePath, mask: NodePath, stored: &Image, hierarchy: &mut Hierarch
     if let Some(array) = hierarchy.array_mut(&image) {
         array.attributes.insert("mask".into(), mask.into());
     }
-}
-
-fn path(ifd: &Ifd) -> NodePath {
-    join(&group_path(ifd), ARRAY)
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use super::georeference::{add_names, remove_band_names};
 use super::image::ImageMapper;
 use super::{ARRAY, COMPANIONS, group_path, map_images};
 use crate::mapped::{OtherFile, resolve_relative};
-use crate::{ChunkContent, Diagnostic, Error, InlineTask, MapOptions, Mapped, Result, Severity};
+use crate::{ChunkContent, Error, InlineTask, MapOptions, Mapped, Result};
 
 /// Maximum number of planes of all images of a document.
 const MAX_PLANES: u64 = 1 << 20;
@@ -93,13 +93,13 @@ pub(super) fn join_series(
         None => return false,
         Some(Ok(ome)) => ome,
         Some(Err(error)) => {
-            mapped.report.diagnostics.push(warning("/", format!("pages are mapped one by one: {error}")));
+            mapped.warn("", Code::OmeSeries, format!("pages are mapped one by one: {error}"), None);
             return false;
         }
     };
     if let Some(name) = &ome.metadata_file {
         let text = format!("its OME-XML is in {name:?}, which is not read: pages are mapped one by one");
-        mapped.report.diagnostics.push(warning("/", text));
+        mapped.warn("", Code::OmeSeries, text, None);
         return false;
     }
     let own = mapped.hierarchy.sources.first().map(|source| source.url.clone()).unwrap_or_default();
@@ -119,7 +119,7 @@ pub(super) fn join_series(
             Err(error) => {
                 let name = image.name.as_deref().unwrap_or_default();
                 let text = format!("the pages of image {name:?} are mapped one by one: {error}");
-                mapped.report.diagnostics.push(warning("/", text));
+                mapped.warn("", Code::OmeSeries, text, None);
             }
         }
     }
@@ -129,16 +129,6 @@ pub(super) fn join_series(
         mapped.hierarchy.root.attributes.insert("ome_series".into(), catalogue.into());
     }
     found
-}
-
-fn warning(path: &str, message: String) -> Diagnostic {
-    Diagnostic {
-        severity: Severity::Warning,
-        code: Code::OmeSeries,
-        path: path.to_owned(),
-        message,
-        remedy: None,
-    }
 }
 
 /// Another file, mapped by itself, with its number among the sources.
@@ -231,7 +221,7 @@ impl Series<'_> {
         for level in levels {
             if let Err(error) = self.join_level(image, key, &places, &axes, level, mapped, options) {
                 let text = format!("reduced images are mapped one by one: {error}");
-                mapped.report.diagnostics.push(warning(&format!("/{}", path(key)), text));
+                mapped.warn(&path(key), Code::OmeSeries, text, None);
             }
         }
         Ok(path(key))
@@ -285,11 +275,11 @@ impl Series<'_> {
 
     fn number_of(&self, url: &str) -> Result<usize> {
         // The files are in the order of their urls.
-        let at = self.files.others.binary_search_by(|other| other.url.cmp(url)).ok();
-        match at.and_then(|at| Some((self.files.others.get(at)?, at))) {
-            Some((Other { content: Ok(_), .. }, at)) => Ok(at + 1),
-            Some((Other { content: Err(why), .. }, _)) => Err(Error::other_file(url, why)),
-            None => Err(Error::other_file(url, "was not read")),
+        let at = self.files.others.binary_search_by_key(&url, |other| other.url);
+        let at = at.map_err(|_| Error::other_file(url, "was not read"))?;
+        match self.files.others.get(at).map(|other| &other.content) {
+            Some(Err(why)) => Err(Error::other_file(url, why)),
+            _ => Ok(at + 1),
         }
     }
 
@@ -343,7 +333,7 @@ impl Series<'_> {
         describe(image, &mut joined, level);
         if missing > 0 && level.is_none() {
             let text = format!("{missing} planes are missing and read as the fill value");
-            mapped.report.diagnostics.push(warning(&format!("/{}", path(key)), text));
+            mapped.warn(&path(key), Code::OmeSeries, text, None);
         }
         let Some(group) = mapped.hierarchy.root.make_group(&group_path(key)) else { return Ok(()) };
         if different.iter().any(|name| name == "long_name") {

@@ -12,7 +12,6 @@ use virtualize_tiff::model::{Cut, Ifd, Image, SampleFormat, Value};
 
 use super::image::Geometry;
 
-const IMAGE_DESCRIPTION: u16 = 270;
 const UIC2: u16 = 33629;
 const NIH_IMAGE_HEADER: u16 = 43314;
 
@@ -42,10 +41,9 @@ impl Directories {
     pub(super) fn of(ifds: &[Ifd]) -> Self {
         let mut offsets: Vec<u64> = ifds.iter().map(|ifd| ifd.offset).collect();
         offsets.sort_unstable();
-        let is_page = |ifd: &Ifd| ifd.image.as_ref().is_ok_and(|image| image.subfile_type & 0b101 == 0);
         let mut pages = 0;
         let from_last = ifds.iter().rev().map(|ifd| {
-            pages += u64::from(is_page(ifd));
+            pages += u64::from(ifd.is_page());
             pages
         });
         let mut pages_from: Vec<u64> = from_last.collect();
@@ -168,12 +166,8 @@ const STK: &str = "UIC2Tag (MetaMorph)";
 
 /// Returns the planes that the `at`-th directory declares, if it does.
 fn declared(ifd: &Ifd, image: &Image, at: usize) -> Option<Result<Declared, String>> {
-    let first = match ifd.tags.get(&IMAGE_DESCRIPTION) {
-        Some(Value::Text(texts)) => texts.first().map(String::as_str),
-        _ => None,
-    };
     // Like tifffile, ignores white space around the text.
-    let texts = || first.into_iter().chain(ifd.second_description.as_deref()).map(str::trim);
+    let texts = || ifd.description().into_iter().chain(ifd.second_description.as_deref()).map(str::trim);
     if let Some(shape) = texts().find_map(Shape::parse) {
         return shape.planes(image).map(Ok);
     }

@@ -180,7 +180,7 @@ impl Merge<'_> {
     /// Gives all images without a transformation that of a world file.
     fn world_file(&mut self, sidecar: &Sidecar, content: &str) {
         let has_transform = |ifd: &Ifd| ifd.geo.as_ref().is_some_and(|geo| transform_of(geo).is_some());
-        let placed = self.file.ifds.iter_mut().filter(|ifd| is_full(ifd) && !has_transform(ifd));
+        let placed = self.file.ifds.iter_mut().filter(|ifd| ifd.is_page() && !has_transform(ifd));
         let mut placed = placed.peekable();
         if placed.peek().is_none() {
             return;
@@ -208,7 +208,7 @@ impl Merge<'_> {
         let Some(code) = parse_arcgis_code(content, self.most) else { return };
         let has_srs = |geo: &Geo| geo.sidecar_srs.is_some();
         let images =
-            self.file.ifds.iter_mut().filter(|ifd| is_full(ifd) && !ifd.geo.as_ref().is_some_and(has_srs));
+            self.file.ifds.iter_mut().filter(|ifd| ifd.is_page() && !ifd.geo.as_ref().is_some_and(has_srs));
         let mut images = images.peekable();
         if images.peek().is_none() {
             return;
@@ -224,13 +224,8 @@ impl Merge<'_> {
 
     /// Lets overviews and masks have the position of the main image, at their scale.
     fn share_position(&mut self) {
-        self.file.ifds.iter_mut().skip(1).filter(|ifd| !is_full(ifd)).for_each(|ifd| ifd.geo = None);
+        self.file.ifds.iter_mut().skip(1).filter(|ifd| !ifd.is_page()).for_each(|ifd| ifd.geo = None);
     }
-}
-
-/// Whether an image is neither an overview nor a mask.
-fn is_full(ifd: &Ifd) -> bool {
-    ifd.image.as_ref().is_ok_and(|image| image.subfile_type & 0b101 == 0)
 }
 
 /// Replaces the nodata value, if it is the same for all bands.
