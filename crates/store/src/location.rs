@@ -159,6 +159,8 @@ pub fn below(folder: &str, key: &str) -> String {
             }
             url.into()
         }
+        // Of these, only file URLs are decoded.
+        _ if folder.starts_with("file:") => format!("{folder}/{}", key.replace('%', "%25")),
         _ => format!("{folder}/{key}"),
     }
 }
@@ -209,7 +211,16 @@ fn local_url(text: &str, rest: &str) -> Result<Location, StoreError> {
     if !path.starts_with('/') {
         return invalid(text, "expected file:/// and an absolute path");
     }
-    Ok(Location::Local(absolute(Path::new(path), text)?))
+    let as_written = Path::new(path);
+    if !as_written.exists()
+        // What `Url` takes for a query, a fragment or a slash is part of the name.
+        && let Ok(url) = Url::parse(&text.replace('?', "%3F").replace('#', "%23").replace('\\', "%5C"))
+        && let Ok(decoded) = url.to_file_path()
+        && decoded.exists()
+    {
+        return Ok(Location::Local(absolute(&decoded, text)?));
+    }
+    Ok(Location::Local(absolute(as_written, text)?))
 }
 
 fn http_url(text: &str) -> Result<Location, StoreError> {
@@ -303,9 +314,10 @@ mod tests {
     #[test]
     fn paths_are_those_of_local_locations() {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("a b"), "").unwrap();
+        let escaped = folder.path().join("a b");
+        std::fs::write(&escaped, "").unwrap();
         let url = format!("file://{}/a%20b", folder.path().display());
-        assert_eq!(local_path(&url), Some(folder.path().join("a%20b")), "fsspec decodes no file url");
+        assert_eq!(local_path(&url), Some(escaped));
         assert_eq!(local_path("/a/b.json"), Some("/a/b.json".into()));
         assert_eq!(local_path("s3://bucket/key"), None);
     }
@@ -313,7 +325,7 @@ mod tests {
     #[test]
     fn keys_are_not_urls() {
         assert_eq!(below("/d/", "a%20b/c?/0"), "/d/a%20b/c?/0");
-        assert_eq!(below("file:///d", "a%20b/#"), "file:///d/a%20b/#");
+        assert_eq!(below("file:///d", "a%20b/#"), "file:///d/a%2520b/#");
         assert_eq!(below("s3://bucket/", "a%20b?"), "s3://bucket/a%20b?");
         assert_eq!(below("https://h/s?sig=1", "a%20b/c d#?/0"), "https://h/s/a%2520b/c%20d%23%3F/0?sig=1");
         assert_eq!(below("https://h", "zarr.json"), "https://h/zarr.json");

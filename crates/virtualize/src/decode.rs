@@ -120,6 +120,14 @@ pub(crate) fn variable_elements(values: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
+/// Returns the elements of a decoded chunk, of fixed or variable length.
+pub(crate) fn each_element<'a>(array: &Array, values: &'a [u8]) -> Box<dyn Iterator<Item = &'a [u8]> + 'a> {
+    match array.data_type.size().and_then(|size| usize::try_from(size).ok()) {
+        None => Box::new(variable_elements(values)),
+        Some(size) => Box::new(values.chunks(size.max(1))),
+    }
+}
+
 /// Returns the offset of the end of the last element.
 fn variable_end(bytes: &[u8], count: usize, is_text: bool) -> Result<usize, ArrayError> {
     let wrong = |at: usize, found: &str, expected: &str| {

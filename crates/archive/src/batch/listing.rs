@@ -148,15 +148,16 @@ impl Batch {
         self.recheck_related(journal, listing).await
     }
 
-    /// Checks the other files that listed files depend on, such as the sources of virtual datasets: if one has changed, or
+    /// Checks the other files that listed files, and the newest ones of earlier runs, depend on, such as the sources of virtual datasets: if one has changed, or
     /// exists only now, its file is read again.
     async fn recheck_related(&self, journal: &Journal, listing: &Listing) -> Result<()> {
+        let mut newest = if self.appends() { journal.last_with_related(NEWEST)? } else { Vec::new() };
         let mut after = String::new();
         loop {
             self.check_cancelled(listing)?;
-            let files = journal.with_related(&after, LISTED as u64)?;
-            let Some((_, last, _)) = files.last() else { return Ok(()) };
-            after.clone_from(&last.url);
+            let mut files = journal.with_related(&after, LISTED as u64)?;
+            let last = files.last().map(|(_, last, _)| last.url.clone());
+            files.append(&mut newest);
             let (mut present, mut absent) = (Vec::new(), Vec::new());
             for (id, _, related) in &files {
                 for (url, version) in related {
@@ -180,6 +181,8 @@ impl Batch {
             for (id, item, _) in files.into_iter().filter(|(id, ..)| again.contains(id)) {
                 journal.found(id, Some(&item))?;
             }
+            let Some(last) = last else { return Ok(()) };
+            after = last;
         }
     }
 

@@ -220,6 +220,16 @@ impl Batch {
             journal.set_fact(COMMAND, Some(&serde_json::json!(self.command).to_string()))?;
         }
         let mut journal = self.merge(journal, parts, events).await?;
+        if !self.run.merge.is_empty() {
+            // Files may have changed since their shard was read: check them as those of earlier runs.
+            let run = RunOptions {
+                merge: Vec::new(),
+                restart: false,
+                on_failure: OnFailure::Skip,
+                ..self.run.clone()
+            };
+            Self { run, ..self.clone() }.list(&mut journal, false, &Events::new(|_| ())).await?;
+        }
         let setup = Arc::default();
         let reader = self.reader(&journal, &setup).await?;
         self.read(&mut journal, reader, events).await?;

@@ -123,12 +123,23 @@ impl Journal {
 
     /// Returns listed files that are done and depend on other files, each with these, ordered by URL.
     pub(crate) fn with_related(&self, after: &str, most: u64) -> Result<Vec<(i64, Item, Related)>> {
-        let sql = format!(
-            "SELECT {ITEM}, contents.related FROM listing CROSS JOIN files ON files.id = listing.known
-            CROSS JOIN contents ON contents.id = files.id WHERE listing.url > ?1 AND state = 1 AND NOT changed
-            AND contents.related IS NOT NULL ORDER BY listing.url LIMIT ?2"
+        let of = "listing CROSS JOIN files ON files.id = listing.known CROSS JOIN contents ON contents.id = files.id
+            WHERE listing.url > ?1 AND state = 1 AND NOT changed AND related IS NOT NULL
+            ORDER BY listing.url LIMIT ?2";
+        self.related(of, params![after, signed(most)])
+    }
+
+    /// Returns those of the last files that are done and not listed which depend on other files, each with these.
+    pub(crate) fn last_with_related(&self, most: u64) -> Result<Vec<(i64, Item, Related)>> {
+        let of = format!(
+            "(SELECT * FROM files WHERE state = 1 AND {UNNAMED} ORDER BY id DESC LIMIT ?1) AS files
+            CROSS JOIN contents ON contents.id = files.id WHERE related IS NOT NULL"
         );
-        self.all(&sql, params![after, signed(most)], |row| {
+        self.related(&of, [signed(most)])
+    }
+
+    fn related(&self, of: &str, values: impl rusqlite::Params) -> Result<Vec<(i64, Item, Related)>> {
+        self.all(&format!("SELECT {ITEM}, related FROM {of}"), values, |row| {
             let related = versions(&row.get::<_, String>(7)?)?;
             work_of(row).map(|Work { id, item }| (id, item, related))
         })

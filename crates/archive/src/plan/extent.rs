@@ -177,6 +177,9 @@ fn direction(scalars: &[Scalar]) -> Direction {
     }
 }
 
+/// The factor of FNV-1a with 64 bits.
+const PRIME: u64 = 0x0000_0100_0000_01b3;
+
 /// Returns a hash (FNV-1a, 64 bits) of coordinates, which does not depend on their type: of times in nanoseconds, of other
 /// numbers and texts in decimal notation. Missing ones count as empty.
 fn digest<'a>(scalars: impl IntoIterator<Item = Option<&'a Scalar>>, units: Option<&Units>) -> u64 {
@@ -187,9 +190,7 @@ fn digest<'a>(scalars: impl IntoIterator<Item = Option<&'a Scalar>>, units: Opti
     };
     let texts = scalars.into_iter().map(|scalar| scalar.map(shown).unwrap_or_default());
     let bytes = texts.flat_map(|text| text.into_bytes().into_iter().chain([0]));
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME))
 }
 
 /// Returns the extent of a file along a dimension.
@@ -229,9 +230,27 @@ fn existing(member: &Member, name: &str) -> Result<Extent> {
             let text = format!("the values of {path}, which are of variable length, were not read");
             Problem::new(text).with(order_by_name())
         })?;
-        return Ok(Extent { size, range: range(array, values, member.hierarchy.format) });
+        let range = range(array, values, member.hierarchy.format);
+        return Ok(Extent { size, range: range.map(|range| with_groups(range, member, &path, name)) });
     }
     Ok(Extent { size, range: given(member, name)? })
+}
+
+/// Returns the range of a coordinate with a digest that includes those of other groups along the dimension: files are
+/// duplicates only if they agree in all of them.
+fn with_groups(mut range: Range, member: &Member, path: &str, name: &str) -> Range {
+    let is_along = |array: &Array| array.dimension_names.iter().flatten().eq([name]);
+    for (other, array) in member.hierarchy.arrays() {
+        if other != path
+            && is_coordinate(&other, array)
+            && is_along(array)
+            && let Some(values) = member.values.get(&other)
+            && let Some(of_group) = self::range(array, values, member.hierarchy.format)
+        {
+            range.digest = (range.digest ^ of_group.digest).wrapping_mul(PRIME);
+        }
+    }
+    range
 }
 
 /// Returns the array that represents a dimension, and its axis: the coordinate in the highest group, else any array that has

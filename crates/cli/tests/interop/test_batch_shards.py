@@ -3,6 +3,7 @@ does not belong together is refused. More archives: RANDOM_SHARDS=100."""
 import concurrent.futures, contextlib, json, os, pathlib, random, re, shutil, signal, sqlite3, subprocess
 
 import clients
+import h5py
 import numpy as np
 import pytest
 import xarray as xr
@@ -355,3 +356,78 @@ def test_a_journal_that_may_not_be_written(filled, signed, tmp_path):  # noqa: F
     assert done.stderr.splitlines()[-1].startswith(f"error: {journal}: access denied: "), done.stderr
     done = run(*arguments, "--journal", journal, status=2)
     assert "only the journal of a shard" in done.stderr
+
+
+# ---- files that change between a shard and the merge
+
+def dataset(path, k, value, padding=0):
+    with h5py.File(path, "w", libver="latest") as file:
+        file.attrs["padding"] = "x" * padding
+        file["time"] = np.arange(2 * k, 2 * k + 2)
+        file["time"].make_scale("time")
+        data = file.create_dataset("v", data=np.full((2, 3), value, "f4"), chunks=(1, 3))
+        data.dims[0].attach_scale(file["time"])
+
+
+def virtual(path, k, source):
+    with h5py.File(path, "w", libver="latest") as file:
+        file["time"] = np.arange(2 * k, 2 * k + 2)
+        file["time"].make_scale("time")
+        layout = h5py.VirtualLayout((2, 3), "f4")
+        layout[:] = h5py.VirtualSource(source, "v", (2, 3))
+        file.create_virtual_dataset("v", layout).dims[0].attach_scale(file["time"])
+
+
+def values_of(files, out):
+    """Returns the values of h5py and of the references, after the run that wrote these."""
+    with xr.open_dataset(str(out), engine="kerchunk", chunks=None) as joined:
+        found = joined.v.values
+    truth = []
+    for path in files:
+        with h5py.File(path) as file:
+            truth.append(file["v"][...])
+    return np.concatenate(truth), found
+
+
+@pytest.mark.parametrize("depends", [False, True], ids=["the file", "a source of a virtual dataset"])
+def test_a_file_that_is_replaced_between_its_shard_and_the_merge_is_read_again(tmp_path, depends):
+    files, sources = [tmp_path / f"{k}.h5" for k in range(4)], [tmp_path / f"source-{k}.h5" for k in range(4)]
+    for k in range(4):
+        dataset(sources[k] if depends else files[k], k, k + 1)
+        if depends:
+            virtual(files[k], k, sources[k].name)
+    (tmp_path / "files.txt").write_text("".join(f"{path}\n" for path in files))
+    arguments = ["--list", tmp_path / "files.txt", "--concat-dim", "time", "-o", tmp_path / "out.json"]
+    journals = shards(arguments, tmp_path / "shards", 2)
+    dataset(sources[1] if depends else files[1], 1, 99, padding=5000)
+    done = run(*arguments, *(word for journal in journals for word in ("--merge", journal)))
+    assert read_by(done) == 1
+    truth, found = values_of(files, tmp_path / "out.json")
+    assert found.tobytes() == truth.tobytes() and 99 in found
+
+
+def test_a_file_that_is_removed_between_its_shard_and_the_merge_is_named(tmp_path):
+    files = [tmp_path / f"{k}.h5" for k in range(4)]
+    for k, path in enumerate(files):
+        dataset(path, k, k + 1)
+    (tmp_path / "files.txt").write_text("".join(f"{path}\n" for path in files))
+    arguments = ["--list", tmp_path / "files.txt", "--concat-dim", "time", "-o", tmp_path / "out.json"]
+    journals = shards(arguments, tmp_path / "shards", 2)
+    files[2].unlink()
+    refused(*arguments, *(word for journal in journals for word in ("--merge", journal)), says=["2.h5"], output=tmp_path / "out.json")
+
+
+def test_sources_of_files_of_earlier_runs_are_checked_when_files_are_appended(tmp_path):
+    files, sources = [tmp_path / f"{k}.h5" for k in range(3)], [tmp_path / f"source-{k}.h5" for k in range(3)]
+    for k in range(3):
+        dataset(sources[k], k, k + 1)
+        virtual(files[k], k, sources[k].name)
+    out = tmp_path / "out.json"
+    run(*files[:2], "--concat-dim", "time", "-o", out)
+    before = out.read_bytes()
+    dataset(sources[1], 1, 99, padding=5000)
+    done = run(files[2], "--concat-dim", "time", "-o", out, "--append", status=1)
+    assert "1.h5" in done.stderr and "--on-change update" in done.stderr and out.read_bytes() == before
+    run(files[2], "--concat-dim", "time", "-o", out, "--append", "--on-change", "update")
+    truth, found = values_of(files, out)
+    assert found.tobytes() == truth.tobytes() and 99 in found

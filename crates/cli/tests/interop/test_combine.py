@@ -2,6 +2,7 @@
 import json, random, warnings
 
 import h5py
+import netCDF4
 import numpy as np
 import pytest
 import tifffile
@@ -513,3 +514,23 @@ def test_each_names_the_options_that_it_excludes(tmp_path):
     file = days(tmp_path / "a.nc", 0, 2)
     run = virtualize("batch", file, "--each", "--var", "t2m=drop", "--on-duplicate", "first", "-o", tmp_path / "out")
     assert run.status == 2 and "--each cannot be combined with --var, --on-duplicate" in run.stderr, run.stderr
+
+
+@pytest.mark.parametrize("policy", ["first", "last"])
+def test_duplicates_in_one_group_do_not_drop_the_elements_of_another(tmp_path, policy):
+    def write(path, groups):
+        with netCDF4.Dataset(path, "w") as file:
+            for name, times in groups.items():
+                group = file.createGroup(name)
+                group.createDimension("time", len(times))
+                group.createVariable("time", "i4", ("time",))[:] = times
+                group.createVariable("v", "f4", ("time",))[:] = np.array(times) + 0.5
+
+    out = tmp_path / "out.json"
+    arguments = ["batch", tmp_path / "a.nc", tmp_path / "b.nc", "--concat-dim", "time", "-o", out]
+    write(tmp_path / "a.nc", {"p": [0, 1, 2], "q": [0, 1, 2]})
+    # The times of one group are equal, and those of the other follow.
+    write(tmp_path / "b.nc", {"p": [0, 1, 2], "q": [3, 4, 5]})
+    for more in ([], ["--on-duplicate", policy]):
+        done = virtualize(*arguments, *more)
+        assert done.status == 1 and not out.exists() and "different values" in done.stderr, done.stderr

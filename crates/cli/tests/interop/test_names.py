@@ -83,18 +83,10 @@ def test_paths_that_are_not_utf8_are_refused(tmp_path):
     assert status == 2 and "caf\\xe9.nc: the argument is not UTF-8" in error
     status, error = refused(b"a.nc", below)
     assert status == 1 and "/d\\xe9/a.nc: its path is not UTF-8" in error
+    status, error = refused(b"file://" + os.fsencode(tmp_path) + b"/caf%E9.nc", tmp_path)
+    assert status == 1 and "/caf\\xe9.nc: its path is not UTF-8" in error
     os.symlink(bad, tmp_path / "link.nc")
     assert convert(tmp_path / "link.nc", "kerchunk-json").references["refs"]["x/0"][0] == f"file://{tmp_path}/link.nc"
-
-
-def test_file_urls_are_not_decoded(tmp_path):
-    """fsspec opens the file whose name is written."""
-    import fsspec
-    (tmp_path / "a b.nc").write_bytes(b"")
-    url = f"file://{tmp_path}/a%20b.nc"
-    assert not fsspec.filesystem("file").exists(url)
-    run = clients.virtualize("inspect", url)
-    assert run.status == 1 and "a%20b.nc: not found" in run.stderr, run.stderr
 
 
 def test_listed_paths_that_are_not_utf8_fail(tmp_path):

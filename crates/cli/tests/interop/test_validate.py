@@ -247,3 +247,26 @@ def test_joined_arrays_may_be_inlined(tmp_path):
         ds.to_netcdf(files[-1], engine="h5netcdf", encoding={"a": {"zlib": True, "chunksizes": (2, 3)}})
     assert virtualize("batch", *files, "--concat-dim", "time", "-o", tmp_path / "all.json").status == 0
     validate(tmp_path / "all.json", "--full")
+
+
+def test_padding_and_chunks_that_are_full_of_the_fill_value(tmp_path):
+    """kerchunk pads the edge chunks that it re-encodes with zeros; zarr-python omits chunks that are full of the fill value."""
+    import h5py
+    path, refs = tmp_path / "a.h5", tmp_path / "refs.json"
+    with h5py.File(path, "w") as file:
+        data = np.arange(1, 16, dtype="i2").reshape(3, 5)
+        file.create_dataset("v", data=data, chunks=(2, 3), compression="gzip", shuffle=True, fletcher32=True, fillvalue=-9)
+        file.create_dataset("time", data=np.arange(3.0), chunks=(1,))
+        file.create_dataset("big", data=np.zeros((3, 5000)), chunks=(3, 5000))
+    refs.write_text(json.dumps(made_by_kerchunk(path, 0)))
+
+    def check(status=0):
+        # Readers mask the fill values that kerchunk writes, which is reported.
+        found = reported(validate(refs, "--full", status=1))
+        assert [one for listed in found.values() for one in listed if "chunk" in one] == [] if status == 0 else "chunk 1" in str(found["time"])
+
+    check()
+    changed(refs, lambda refs: refs.pop("time/0"))
+    check()
+    changed(refs, lambda refs: refs.pop("time/1"))
+    check(status=1)

@@ -466,8 +466,6 @@ pub(super) fn both_lack_a_chunk(first: &Array, second: &Array) -> bool {
 /// Returns whether a chunk that only one of two arrays has is full of the value that the other one reads there; `None` if
 /// both have it or neither, or it is in a file.
 pub(super) fn is_filled(first: &Array, second: &Array, pair: &Pair<'_>) -> Option<bool> {
-    let missing_reads =
-        |array: &Array| array.fill_value.clone().unwrap_or_else(|| FillValue::zero(&array.data_type));
     match pair {
         (position, Some(ChunkEntry::Inline(bytes)), None) => {
             Some(is_full_of(first, *position, bytes, &missing_reads(second)))
@@ -479,8 +477,13 @@ pub(super) fn is_filled(first: &Array, second: &Array, pair: &Pair<'_>) -> Optio
     }
 }
 
+/// Returns the value that readers return for the elements of missing chunks.
+pub(super) fn missing_reads(array: &Array) -> FillValue {
+    array.fill_value.clone().unwrap_or_else(|| FillValue::zero(&array.data_type))
+}
+
 /// Returns whether all elements of an encoded chunk that are inside the array equal a value.
-fn is_full_of(array: &Array, position: u64, bytes: &[u8], value: &FillValue) -> bool {
+pub(super) fn is_full_of(array: &Array, position: u64, bytes: &[u8], value: &FillValue) -> bool {
     let Some(shape) = chunk_shape(array, position) else { return false };
     let decoded = match &array.data_type {
         DataType::String | DataType::VariableBytes => decode::variable(array, bytes, &shape, LARGEST).ok(),
@@ -494,18 +497,12 @@ fn is_full_of(array: &Array, position: u64, bytes: &[u8], value: &FillValue) -> 
         FillValue::Variable(bytes) => bytes.to_vec(),
         FillValue::Fixed(_) => value.to_stored(&array.data_type, array.endian()).unwrap_or_default(),
     };
-    let is_within = |at: &usize| is_within(array, position, &shape, *at);
-    match array.data_type.size() {
-        None => {
-            decode::variable_elements(&decoded).enumerate().all(|(at, one)| one == wanted || !is_within(&at))
-        }
-        Some(_) if wanted.is_empty() => false,
-        Some(_) => decoded.chunks(wanted.len()).enumerate().all(|(at, one)| one == wanted || !is_within(&at)),
-    }
+    let mut elements = decode::each_element(array, &decoded).enumerate();
+    elements.all(|(at, one)| one == wanted || !is_within(array, position, &shape, at))
 }
 
 /// Returns whether an element of a chunk, by its row-major index, is inside the array.
-fn is_within(array: &Array, position: u64, shape: &[u64], at: usize) -> bool {
+pub(super) fn is_within(array: &Array, position: u64, shape: &[u64], at: usize) -> bool {
     let ChunkGrid::Regular(_) = &array.chunk_grid else { return true };
     let chunk = virtualize_zarr::chunk_indices(position, &array.chunk_grid.counts(&array.shape));
     let element = virtualize_zarr::chunk_indices(at as u64, shape);

@@ -16,8 +16,8 @@ use virtualize_codec::CodecFailure;
 use virtualize_map::{ChunkGridChoice, Finding, MapOptions};
 use virtualize_store::{Condition, Object, StoreError, StoreOptions, probe};
 use virtualize_zarr::{
-    Array, ChunkEntry, ChunkGrid, Codec, DataType, Endian, FillValue, Hierarchy, References, Source,
-    SourceId, ZarrFormat,
+    Array, ChunkEntry, ChunkGrid, Codec, DataType, Endian, FillValue, Hierarchy, Reference, References,
+    Source, SourceId, ZarrFormat,
     cf::{attributes::decides_values, missing::Sentinels},
     in_byte_order,
 };
@@ -27,8 +27,8 @@ use crate::options::ReadOptions;
 use super::{
     Part, Place, Places,
     diff::{
-        Aligned, LARGEST, aligned, are_stored_alike, both_lack_a_chunk, chunk_shape, is_filled, name, pairs,
-        place,
+        Aligned, LARGEST, aligned, are_stored_alike, both_lack_a_chunk, chunk_shape, is_filled, is_full_of,
+        is_within, missing_reads, name, pairs, place,
     },
     is_plain, parts, places,
 };
@@ -264,7 +264,7 @@ impl Work<'_> {
         }
         match (aligned, self.direct) {
             (Some(Aligned { first, second, .. }), Some(direct)) if first.chunk_grid == second.chunk_grid => {
-                self.tables(&first, &second, &direct.hierarchy, found);
+                self.tables(&first, &second, &direct.hierarchy, found).await;
                 let columns = first.chunks.references.iter().collect();
                 self.decode(&Part { array: &first, columns, ..*part }, Some(&second), found).await;
             }
@@ -295,12 +295,18 @@ impl Work<'_> {
         attributes(array, twin, false, found);
     }
 
-    /// Compares the complete chunk tables.
-    fn tables(&self, array: &Array, twin: &Array, direct: &Hierarchy, found: &mut Checked) {
+    /// Compares the complete chunk tables. A chunk may be missing if that of the source is full of the array's fill value.
+    async fn tables(&self, array: &Array, twin: &Array, direct: &Hierarchy, found: &mut Checked) {
         let counts = array.chunk_grid.counts(&array.shape);
         for pair in pairs(array, twin) {
-            let is_filled = is_filled(array, twin, &pair);
+            let mut is_filled = is_filled(array, twin, &pair);
             let (position, one, other) = &pair;
+            if let (None, Some(ChunkEntry::Reference(reference))) = (one, other)
+                && found.listed.len() < LISTED
+                && let Some(Ok(bytes)) = self.read(reference).await
+            {
+                is_filled = Some(is_full_of(twin, *position, &bytes, &missing_reads(array)));
+            }
             let is_same = is_filled.unwrap_or_else(|| match (one, other) {
                 (Some(ChunkEntry::Reference(one)), Some(ChunkEntry::Reference(other))) => {
                     (one.offset, one.length) == (other.offset, other.length)
@@ -389,7 +395,7 @@ impl Work<'_> {
                     };
                     let little = |array: &Array| array.data_type.clone().in_byte_order(Endian::Little);
                     if let Some((twin, at)) = other.filter(|(twin, _)| little(array) == little(twin)) {
-                        self.compare(array, values, twin, at, &name, found).await;
+                        self.compare((array, position), values, (twin, at), &name, found).await;
                     }
                 }
                 Err(reason) => found.problem(format!("chunk {name}: {reason}")),
@@ -397,31 +403,52 @@ impl Work<'_> {
         }
     }
 
-    /// Compares the values of a chunk with those of a chunk of the direct read.
+    /// Compares the values of a chunk, given by its array and position, with those of a chunk of the direct read. Elements
+    /// outside of the array are not compared: no reader returns them.
     async fn compare(
         &self,
-        array: &Array,
+        (array, position): (&Array, u64),
         values: Values,
-        twin: &Array,
-        position: u64,
+        (twin, at): (&Array, u64),
         name: &str,
         found: &mut Checked,
     ) {
-        let Some(entry) = twin.chunks.get(position) else { return };
+        let Some(entry) = twin.chunks.get(at) else { return };
         let is_moved = are_stored_alike(array, twin);
-        let other = match self.values(twin, position, &entry).await {
+        let shape = values.shape.clone().filter(|_| !is_moved);
+        let other = match self.values(twin, at, &entry).await {
             Ok(Some(other)) => other.of(twin, is_moved),
             Ok(None) => return,
             Err(reason) => Err(reason),
         };
         match (values.of(array, is_moved), other) {
-            (Ok(values), Ok(other)) if values != other => {
-                found.problem(format!("chunk {name}: its values differ from those of a direct read"));
+            (Ok(values), Ok(other)) => {
+                let is_within = |at| shape.as_ref().is_none_or(|shape| is_within(array, position, shape, at));
+                let mut ones = decode::each_element(array, &values);
+                let mut others = decode::each_element(array, &other);
+                let pairs = (0..).map(|at| (at, ones.next(), others.next()));
+                let mut pairs = pairs.take_while(|(_, one, other)| one.is_some() || other.is_some());
+                let is_same = pairs.all(|(at, one, other)| {
+                    one == other || one.is_some() && other.is_some() && !is_within(at)
+                });
+                if !is_same {
+                    found.problem(format!("chunk {name}: its values differ from those of a direct read"));
+                }
             }
-            (Ok(_), Ok(_)) => {}
             (Err(reason), _) => found.problem(format!("chunk {name}: {reason}")),
             (_, Err(reason)) => found.problem(format!("chunk {name}: a direct read: {reason}")),
         }
+    }
+
+    /// Reads a chunk of the source; `None` if it is outside the file or too large.
+    async fn read(&self, reference: &Reference) -> Option<Result<Bytes, ArrayError>> {
+        let end = reference.offset.checked_add(reference.length)?;
+        if end > self.object.size() || reference.length > LARGEST {
+            return None;
+        }
+        let range = [ByteRange::new(reference.offset, reference.length)];
+        let read = self.object.read_ranges(&range).await;
+        Some(read.map(|read| read.into_iter().next().unwrap_or_default()).map_err(ArrayError::from))
     }
 
     /// Returns a chunk's values, or its bytes if there is no decoder. Returns `None` outside the file, which has been
@@ -434,16 +461,10 @@ impl Work<'_> {
     ) -> Result<Option<Values>, ArrayError> {
         let bytes: Bytes = match entry {
             ChunkEntry::Inline(bytes) => (*bytes).clone(),
-            ChunkEntry::Reference(part) => {
-                let inside =
-                    part.offset.checked_add(part.length).is_some_and(|end| end <= self.object.size());
-                if !inside || part.length > LARGEST {
-                    return Ok(None);
-                }
-                let range = [ByteRange::new(part.offset, part.length)];
-                let read = self.object.read_ranges(&range).await?;
-                read.into_iter().next().unwrap_or_default()
-            }
+            ChunkEntry::Reference(reference) => match self.read(reference).await {
+                Some(bytes) => bytes?,
+                None => return Ok(None),
+            },
         };
         let Some(shape) = chunk_shape(array, position) else { return Ok(None) };
         let decoded = match &array.data_type {

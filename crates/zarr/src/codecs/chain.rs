@@ -139,6 +139,9 @@ pub(crate) fn to_v3(codecs: &[Codec], data_type: &DataType) -> Result<Vec<Value>
                 Some(Codec::Bytes { .. }) if data_type.is_integer() => chain.insert(chain.len() - 1, codec),
                 _ => return Err(codec.unsupported(ZarrFormat::V3)),
             },
+            _ if makes_bytes && codec.kind() == CodecKind::ArrayToArray => {
+                return Err(codec.unsupported(ZarrFormat::V3));
+            }
             _ => chain.push(codec),
         }
         makes_bytes |= codec.makes_bytes();

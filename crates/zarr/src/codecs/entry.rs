@@ -399,7 +399,10 @@ impl Codec {
             }
             "delta" => {
                 let dtype = known(&NUMBERS, "dtype").filter(|dtype| !dtype.contains('f'))?;
-                known(&[dtype], "astype")?;
+                // Without `astype`, differences are of the type of the elements.
+                if members.get("astype").is_some_and(|astype| !astype.is_null()) {
+                    known(&[dtype], "astype")?;
+                }
                 Self::Difference { dtype }
             }
             "packbits" => Self::PackedBools,

@@ -199,3 +199,28 @@ fn orders_of_axes_and_bytes() {
         assert_eq!(Array::from_zarray(&document, &Value::Null).is_ok(), is_read, "{many} filters");
     }
 }
+
+/// zarr-python writes differences of the elements' own type without `astype`.
+#[test]
+fn differences_without_astype_are_of_the_elements_type() {
+    let mut document = zarray(json!("<i4"), json!([{"id": "delta", "dtype": "<i4"}]), Value::Null);
+    let short = codecs(&document);
+    assert!(!short.iter().any(|codec| matches!(codec, Codec::Foreign { .. })), "{short:?}");
+    document["filters"][0]["astype"] = json!("<i4");
+    assert_eq!(short, codecs(&document));
+    document["filters"][0]["astype"] = json!("<i2");
+    assert!(codecs(&document).iter().any(|codec| matches!(codec, Codec::Foreign { .. })));
+}
+
+/// An array → array codec behind `bytes` cannot be expressed in Zarr v3.
+#[test]
+fn orders_of_codecs_that_v3_forbids() {
+    let delta = json!({"id": "delta", "dtype": "<i4", "astype": "<i4"});
+    let array = |filters| {
+        Array::from_zarray(&zarray(json!("<i4"), filters, Value::Null), &Value::Null).unwrap().array
+    };
+    let forbidden = array(json!([{"id": "fletcher32"}, delta]));
+    assert!(forbidden.to_zarray().is_ok());
+    assert!(forbidden.to_zarr_json("a").is_err());
+    assert!(array(json!([delta, {"id": "fletcher32"}])).to_zarr_json("a").is_ok());
+}
