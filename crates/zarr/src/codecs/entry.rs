@@ -399,10 +399,7 @@ impl Codec {
             }
             "delta" => {
                 let dtype = known(&NUMBERS, "dtype").filter(|dtype| !dtype.contains('f'))?;
-                // Without `astype`, differences are of the type of the elements.
-                if members.get("astype").is_some_and(|astype| !astype.is_null()) {
-                    known(&[dtype], "astype")?;
-                }
+                known(&[dtype], "astype")?;
                 Self::Difference { dtype }
             }
             "packbits" => Self::PackedBools,
@@ -528,6 +525,9 @@ impl Codec {
             if format == ZarrFormat::V2 || released.is_some() {
                 for (member, value) in defaults(bare) {
                     members.entry(member).or_insert(value);
+                }
+                if let Some(dtype) = members.get("dtype").filter(|_| bare == "delta").cloned() {
+                    members.entry("astype").or_insert(dtype);
                 }
             }
             Self::parse_released(bare, &members, member_format, data_type)?
