@@ -17,7 +17,7 @@ use std::ffi::OsString;
 
 use arguments::{Arguments, Command};
 use clap::FromArgMatches;
-use error::{Failure, Usage};
+use error::Failure;
 use tracing_subscriber::EnvFilter;
 
 pub use arguments::Reading;
@@ -121,8 +121,8 @@ async fn serve(arguments: &arguments::Serve) -> Result<(), Failure> {
         return check_health(settings).await.map_err(Failure::NotReady);
     }
     start_logging(settings.log == Some(LogFormat::Json));
-    let config = settings.check().map_err(Usage::new)?;
-    Ok(serve(config).await.map_err(Usage::new)?)
+    let config = settings.check().map_err(error::Usage::new)?;
+    Ok(serve(config).await.map_err(error::Usage::new)?)
 }
 
 /// Returns the number of `-v`. Returns `None` for the service, which starts its own log.
