@@ -19,11 +19,10 @@ use virtualize_references::{NativeStore, ReferenceSet, ReferencesError};
 use virtualize_remedy::Code;
 use virtualize_store::{Object, StoreError};
 use virtualize_zarr::{
-    Array, ChunkEntry, ChunkManifest, Codec, Node, Reference, ReferencesBuilder, Sharding, Source, SourceId,
-    node,
+    Array, ChunkEntry, ChunkManifest, Codec, Reference, ReferencesBuilder, Sharding, Source, SourceId, node,
 };
 #[cfg(feature = "full")]
-use virtualize_zarr::{Hierarchy, chunk_indices};
+use virtualize_zarr::{Hierarchy, Node, chunk_indices};
 
 use super::{OpenReferences, ZMETADATA, check_size, convert::remove, resolved, warning, whole};
 #[cfg(feature = "full")]
