@@ -55,16 +55,21 @@ impl ChunkTree<'_, '_> {
         ByteRange::new(address, entries.saturating_add(header).saturating_add(self.key_size()))
     }
 
-    /// Checks that the next key is after the last one, and returns its offsets.
-    fn next_key(&self, reader: &Reader<'_>) -> Result<Vec<u64>, Error> {
+    /// Checks that the next key is after the last one. It becomes the last key, unless it is the end of a node, which the
+    /// next node may start with.
+    fn check_key(&mut self, reader: &Reader<'_>, is_end: bool) -> Result<(), Error> {
         let key = reader.clone().take(self.key_size())?;
         let (words, _) = key.as_chunks::<8>();
-        let offsets: Vec<_> = words.iter().skip(1).map(|word| u64::from_le_bytes(*word)).collect();
-        if self.last < offsets {
-            return Ok(offsets);
+        let offsets = || words.iter().skip(1).map(|word| u64::from_le_bytes(*word));
+        if self.last.iter().copied().ge(offsets()) {
+            let (found, last) = (Vec::from_iter(offsets()), &self.last);
+            return Err(reader.malformed(format!("key {found:?} after {last:?}, expected ascending keys")));
         }
-        let last = &self.last;
-        Err(reader.malformed(format!("key {offsets:?} after {last:?}, expected ascending keys")))
+        if !is_end {
+            self.last.clear();
+            self.last.extend(offsets());
+        }
+        Ok(())
     }
 
     /// Reads an entry of a leaf and adds its chunk, unless it is outside of the extent.
@@ -143,7 +148,7 @@ impl Tree for ChunkTree<'_, '_> {
         }
         let mut children = Vec::new();
         for _ in 0..count {
-            self.last = self.next_key(&reader)?;
+            self.check_key(&reader, false)?;
             match level.checked_sub(1) {
                 None => self.add(&mut reader)?,
                 Some(below) => {
@@ -153,7 +158,7 @@ impl Tree for ChunkTree<'_, '_> {
             }
         }
         if count > 0 {
-            self.next_key(&reader)?;
+            self.check_key(&reader, true)?;
         }
         if level == 1 {
             self.job.columns.reserve(count.saturating_mul(32));

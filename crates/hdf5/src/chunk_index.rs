@@ -574,21 +574,22 @@ impl Job<'_> {
         let records = records.chunks_exact((*record_size).max(1));
         self.budget.take(records.len() as u64, self.address)?;
         self.columns.reserve(records.len() as u64);
-        let words = |offsets: &[[u8; 8]]| offsets.iter().map(|word| u64::from_le_bytes(*word)).collect();
         let mut last: Vec<u64> = Vec::new();
         for record in records {
-            let (chunk, offsets) = record.split_at_checked(element.size()).unwrap_or_default();
-            let offsets: Vec<u64> = words(offsets.as_chunks().0);
+            let (chunk, words) = record.split_at_checked(element.size()).unwrap_or_default();
+            let offsets = || words.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word));
             // libhdf5 finds chunks by binary search, and shows the fill value in those that it does not find.
-            if last >= offsets {
-                let problem = format!("chunk {offsets:?} after {last:?}, expected ascending ones");
+            if last.iter().copied().ge(offsets()) {
+                let found = Vec::from_iter(offsets());
+                let problem = format!("chunk {found:?} after {last:?}, expected ascending ones");
                 return Err(Error::malformed(HEADER, self.address, problem));
             }
-            let position = self.columns.grid.position(offsets.iter().copied());
+            let position = self.columns.grid.position(offsets());
             if let (Some(position), Some(chunk)) = (position, element.parse(chunk)) {
                 self.columns.push(position, chunk)?;
             }
-            last = offsets;
+            last.clear();
+            last.extend(offsets());
         }
         Ok(())
     }
