@@ -59,9 +59,11 @@ impl<'a> Cursor<'a> {
             Some(shifted) => shifted | u64::from(*byte),
             None => u64::MAX,
         };
-        Ok(match self.endian {
-            Endian::Little => bytes.iter().rev().fold(0, add),
-            Endian::Big => bytes.iter().fold(0, add),
+        Ok(match (self.endian, bytes.as_array()) {
+            (Endian::Little, Some(word)) => u64::from_le_bytes(*word),
+            (Endian::Big, Some(word)) => u64::from_be_bytes(*word),
+            (Endian::Little, None) => bytes.iter().rev().fold(0, add),
+            (Endian::Big, None) => bytes.iter().fold(0, add),
         })
     }
 

@@ -10,7 +10,7 @@ use virtualize_bytes::ByteRange;
 
 use crate::{
     Error,
-    chunk_index::{ChunkElement, Job},
+    chunk_index::{ChunkElement, Job, words_of},
     cursor::{Format, Reader},
     io::{Io, Step, Tree, walk},
 };
@@ -18,9 +18,12 @@ use crate::{
 const NODE: &str = "version 1 B-tree node";
 
 /// Fills the chunk tables of the trees.
-pub(crate) async fn read_btree1(io: &Io<'_>, format: Format, jobs: Vec<&mut Job<'_>>) {
+pub(crate) async fn read_btree1<'a, 'b>(io: &Io<'_>, format: Format, jobs: Vec<&'a mut Job<'b>>) {
     let (most, max_depth) = (u64::from(io.ranks.chunks).saturating_mul(2), io.limits().depth);
-    let tree = |job| ChunkTree { job, format, most, max_depth, level: 0, last: Vec::new() };
+    let tree = |job: &'a mut Job<'b>| {
+        let coordinates = vec![(0, 0); job.request.shape.len()];
+        ChunkTree { job, format, most, max_depth, level: 0, last: Vec::new(), coordinates }
+    };
     let mut trees: Vec<_> = jobs.into_iter().map(tree).collect();
     let roots = trees.iter().map(|tree| (tree.node_range(tree.job.address), None)).collect();
     walk(io, NODE, &mut trees, roots).await;
@@ -36,7 +39,9 @@ struct ChunkTree<'a, 'b> {
     /// Level and offsets of the last key. They ascend along a level: libhdf5 finds chunks by their keys, and shows the fill
     /// value in those that it does not find.
     level: u8,
-    last: Vec<u64>,
+    last: Vec<[u8; 8]>,
+    /// Offset and coordinate along each axis of the last chunk: most are those of the next one, which saves a division.
+    coordinates: Vec<(u64, u64)>,
 }
 
 impl ChunkTree<'_, '_> {
@@ -55,53 +60,39 @@ impl ChunkTree<'_, '_> {
         ByteRange::new(address, entries.saturating_add(header).saturating_add(self.key_size()))
     }
 
-    /// Checks that the next key is after the last one. It becomes the last key, unless it is the end of a node, which the
-    /// next node may start with.
-    fn check_key(&mut self, reader: &Reader<'_>, is_end: bool) -> Result<(), Error> {
-        let key = reader.clone().take(self.key_size())?;
-        let (words, _) = key.as_chunks::<8>();
-        let offsets = || words.iter().skip(1).map(|word| u64::from_le_bytes(*word));
-        if self.last.iter().copied().ge(offsets()) {
-            let (found, last) = (Vec::from_iter(offsets()), &self.last);
-            return Err(reader.malformed(format!("key {found:?} after {last:?}, expected ascending keys")));
+    /// Adds the chunk of a leaf's entry, unless it is outside of the extent.
+    fn add(&mut self, reader: &Reader<'_>, key: &[[u8; 8]], address: u64) -> Result<(), Error> {
+        let [sizes, offsets @ .., byte] = key else { return Ok(()) };
+        let not_a_multiple = |offset: &[u8; 8]| {
+            let offset = u64::from_le_bytes(*offset);
+            Err(reader.malformed(format!("chunk offset {offset}, expected a multiple of the chunk shape")))
+        };
+        if *byte != [0; 8] {
+            return not_a_multiple(byte);
         }
-        if !is_end {
-            self.last.clear();
-            self.last.extend(offsets());
-        }
-        Ok(())
-    }
-
-    /// Reads an entry of a leaf and adds its chunk, unless it is outside of the extent.
-    fn add(&mut self, reader: &mut Reader<'_>) -> Result<(), Error> {
-        let (size, filter_mask) = (reader.u32()?, reader.u32()?);
         let grid = &self.job.columns.grid;
-        let lengths = self.job.request.layout.chunk_shape.iter();
+        let axes = self.job.request.layout.chunk_shape.iter().zip(&grid.counts).zip(&grid.strides);
         let (mut position, mut is_inside) = (0_u64, true);
-        for ((length, count), stride) in lengths.zip(&grid.counts).zip(&grid.strides) {
-            let offset = reader.u64()?;
-            let coordinate = offset.checked_div(*length).unwrap_or(0);
-            if coordinate.wrapping_mul(*length) != offset {
-                return Err(not_a_multiple(reader, offset));
+        for ((last, word), ((length, count), stride)) in self.coordinates.iter_mut().zip(offsets).zip(axes) {
+            let offset = u64::from_le_bytes(*word);
+            if offset != last.0 {
+                *last = (offset, offset.checked_div(*length).unwrap_or(0));
+                if last.1.wrapping_mul(*length) != offset {
+                    return not_a_multiple(word);
+                }
             }
-            is_inside &= coordinate < *count;
-            position = position.wrapping_add(coordinate.wrapping_mul(*stride));
+            is_inside &= last.1 < *count;
+            position = position.wrapping_add(last.1.wrapping_mul(*stride));
         }
-        let byte = reader.u64()?;
-        if byte != 0 {
-            return Err(not_a_multiple(reader, byte));
-        }
-        let address = reader.defined_address()?;
         if is_inside {
-            let chunk = ChunkElement { address, size: Some(size.into()), filter_mask };
-            self.job.columns.push(position, chunk)?;
+            let [size @ .., m0, m1, m2, m3] = *sizes;
+            let (size, filter_mask) = (u32::from_le_bytes(size), u32::from_le_bytes([m0, m1, m2, m3]));
+            self.job
+                .columns
+                .push(position, ChunkElement { address, size: Some(size.into()), filter_mask })?;
         }
         Ok(())
     }
-}
-
-fn not_a_multiple(reader: &Reader<'_>, offset: u64) -> Error {
-    reader.malformed(format!("chunk offset {offset}, expected a multiple of the chunk shape"))
 }
 
 /// The level must decrease by one from parent to child, which excludes cycles.
@@ -146,20 +137,31 @@ impl Tree for ChunkTree<'_, '_> {
         if self.level != level {
             (self.level, self.last) = (level, Vec::new());
         }
+        let saved = std::mem::take(&mut self.last);
+        let mut last: &[[u8; 8]] = &saved;
         let mut children = Vec::new();
-        for _ in 0..count {
-            self.check_key(&reader, false)?;
+        let key_size = self.key_size();
+        for n in 0..=count {
+            // A node ends with a key, which the next node may start with.
+            let key = reader.take(key_size)?.as_chunks::<8>().0;
+            let offsets = key.get(1..).unwrap_or_default();
+            if count > 0 && words_of(last).ge(words_of(offsets)) {
+                let [found, last] = [offsets, last].map(|words| Vec::from_iter(words_of(words)));
+                return Err(
+                    reader.malformed(format!("key {found:?} after {last:?}, expected ascending keys"))
+                );
+            }
+            if n == count {
+                break;
+            }
+            last = offsets;
+            let address = reader.defined_address()?;
             match level.checked_sub(1) {
-                None => self.add(&mut reader)?,
-                Some(below) => {
-                    reader.skip(self.key_size())?;
-                    children.push((self.node_range(reader.defined_address()?), Some(below)));
-                }
+                None => self.add(&reader, key, address)?,
+                Some(below) => children.push((self.node_range(address), Some(below))),
             }
         }
-        if count > 0 {
-            self.check_key(&reader, true)?;
-        }
+        self.last = last.to_vec();
         if level == 1 {
             self.job.columns.reserve(count.saturating_mul(32));
         }

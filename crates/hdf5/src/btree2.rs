@@ -6,6 +6,8 @@
 //! leaf      "BTLF" version(0) type record… checksum
 //! ```
 
+use std::collections::HashMap;
+
 use bytes::Bytes;
 use virtualize_bytes::ByteRange;
 
@@ -199,7 +201,7 @@ fn bytes_for(most: u64) -> u8 {
 // to the total of the header, which is bounded by the size of the file.
 
 /// Records of a tree, in order.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Btree2Records {
     /// Record type.
     pub(crate) record_type: u8,
@@ -215,26 +217,51 @@ pub(crate) async fn read_records(
     format: Format,
     headers: &[u64],
 ) -> Vec<Result<Btree2Records, Error>> {
+    let mut all = vec![Btree2Records::default(); headers.len()];
+    let trees = headers.iter().zip(&mut all).map(|(address, tree)| {
+        (*address, |header: &Btree2Header, records: &[u8]| {
+            if records.is_empty() {
+                let size = header.total.saturating_mul(header.record_size.into());
+                io.hold("records of version 2 B-trees", size)?;
+                (tree.record_type, tree.record_size) = (header.record_type, header.record_size.into());
+                tree.records.reserve(usize::try_from(size).unwrap_or(0));
+            }
+            tree.records.extend_from_slice(records);
+            Ok(())
+        })
+    });
+    let results = visit_records(io, format, trees).await;
+    results.into_iter().zip(all).map(|(result, records)| result.map(|()| records)).collect()
+}
+
+/// Passes the records of trees, given by the addresses of their headers, to a function each: first none, then all records
+/// in order.
+pub(crate) async fn visit_records<V>(
+    io: &Io<'_>,
+    format: Format,
+    trees: impl Iterator<Item = (u64, V)>,
+) -> Vec<Result<(), Error>>
+where
+    V: FnMut(&Btree2Header, &[u8]) -> Result<(), Error>,
+{
     let size = Btree2Header::size(format);
-    let roots = headers.iter().map(|address| (ByteRange::new(*address, size), None)).collect();
-    let tree = |_| RecordTree { io, format, header: None, records: Vec::new(), result: Ok(()) };
-    let mut trees: Vec<_> = headers.iter().map(tree).collect();
-    walk(io, "version 2 B-tree", &mut trees, roots).await;
-    let records = |tree: RecordTree<'_, '_>| {
-        let header =
-            tree.result.map(|()| tree.header)?.ok_or_else(|| Error::malformed(HEADER, 0, "not read"))?;
-        let (record_type, record_size) = (header.record_type, header.record_size.into());
-        Ok(Btree2Records { record_type, record_size, records: tree.records })
+    let tree = |(address, visitor)| {
+        let tree = RecordTree { io, format, header: None, above: HashMap::new(), visitor, result: Ok(()) };
+        (tree, (ByteRange::new(address, size), None))
     };
-    trees.into_iter().map(records).collect()
+    let (mut trees, roots): (Vec<_>, Vec<_>) = trees.map(tree).unzip();
+    walk(io, "version 2 B-tree", &mut trees, roots).await;
+    trees.into_iter().map(|tree| tree.result).collect()
 }
 
 /// A tree in progress.
-struct RecordTree<'a, 'b> {
+struct RecordTree<'a, 'b, V> {
     io: &'a Io<'b>,
     format: Format,
     header: Option<Btree2Header>,
-    records: Vec<u8>,
+    /// Records of internal nodes, by the number of records before the leaf that follows each.
+    above: HashMap<u64, Vec<u8>>,
+    visitor: V,
     result: Result<(), Error>,
 }
 
@@ -247,26 +274,7 @@ struct Node {
     first: u64,
 }
 
-impl RecordTree<'_, '_> {
-    /// Parses the header and allocates memory for the records.
-    fn open(&mut self, bytes: &[u8], address: u64) -> Result<Btree2Header, Error> {
-        let header = Btree2Header::parse(bytes, address, self.format)?;
-        let (size, limits) = (header.total.saturating_mul(header.record_size.into()), self.io.limits());
-        if size > self.io.size() {
-            let problem = format!("{} records in a file of {} bytes", header.total, self.io.size());
-            return Err(Error::malformed(HEADER, address, problem));
-        }
-        if u32::from(header.depth) > limits.depth {
-            let problem = format!("depth {}, expected at most {}", header.depth, limits.depth);
-            return Err(Error::limit(HEADER, address, problem));
-        }
-        self.io.hold("records of version 2 B-trees", size)?;
-        self.records = vec![0; usize::try_from(size).unwrap_or(0)];
-        Ok(header)
-    }
-}
-
-impl Tree for RecordTree<'_, '_> {
+impl<V: FnMut(&Btree2Header, &[u8]) -> Result<(), Error>> Tree for RecordTree<'_, '_, V> {
     /// `None` for the header.
     type Part = Option<Node>;
 
@@ -285,31 +293,38 @@ impl Tree for RecordTree<'_, '_> {
             (ByteRange::new(node.child.address, length), Some(node))
         };
         let (Some(header), Some(node)) = (&self.header, part) else {
-            let header = self.open(bytes, range.start)?;
+            let header = Btree2Header::parse(bytes, range.start, self.format)?;
+            let (size, limits) = (header.total.saturating_mul(header.record_size.into()), self.io.limits());
+            if size > self.io.size() {
+                let problem = format!("{} records in a file of {} bytes", header.total, self.io.size());
+                return Err(Error::malformed(HEADER, range.start, problem));
+            }
+            if u32::from(header.depth) > limits.depth {
+                let problem = format!("depth {}, expected at most {}", header.depth, limits.depth);
+                return Err(Error::limit(HEADER, range.start, problem));
+            }
+            (self.visitor)(&header, &[])?;
             let root = header.root.map(|child| step(&header, Node { child, depth: header.depth, first: 0 }));
             self.header = Some(header);
             return Ok(root.into_iter().collect());
         };
         let parsed = header.parse_node(bytes, node.child, node.depth)?;
-        let size = usize::from(header.record_size);
-        let mut copy = |first: u64, records: &[u8]| {
-            let start = usize::try_from(first).ok().and_then(|first| first.checked_mul(size));
-            let copy = start.and_then(|start| self.records.get_mut(start..start.checked_add(records.len())?));
-            copy.map(|copy| copy.copy_from_slice(records))
-                .ok_or_else(|| Error::malformed(HEADER, range.start, "more records than in the header"))
-        };
         let Some(depth) = node.depth.checked_sub(1) else {
-            copy(node.first, parsed.records)?;
+            // All leaves have the same depth, so they come in order.
+            if let Some(record) = self.above.remove(&node.first) {
+                (self.visitor)(header, &record)?;
+            }
+            (self.visitor)(header, parsed.records)?;
             return Ok(Vec::new());
         };
         let (mut first, mut below) = (node.first, Vec::new());
-        let mut records = parsed.records.chunks_exact(size.max(1));
+        let mut records = parsed.records.chunks_exact(usize::from(header.record_size).max(1));
         for child in parsed.children {
             below.push(step(header, Node { child, depth, first }));
             first = first.saturating_add(child.total);
             if let Some(record) = records.next() {
-                copy(first, record)?;
                 first = first.saturating_add(1);
+                self.above.insert(first, record.to_vec());
             }
         }
         Ok(below)

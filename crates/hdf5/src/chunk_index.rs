@@ -10,7 +10,7 @@ use futures::join;
 use crate::{
     Error,
     btree1::read_btree1,
-    btree2::{Btree2Records, read_records},
+    btree2::{Btree2Header, visit_records},
     cursor::{Format, uint},
     extensible_array::read_extensible_arrays,
     fixed_array::read_fixed_arrays,
@@ -387,6 +387,11 @@ impl ElementFormat {
     }
 }
 
+/// Returns little-endian numbers.
+pub(crate) fn words_of(words: &[[u8; 8]]) -> impl Iterator<Item = u64> {
+    words.iter().map(|word| u64::from_le_bytes(*word))
+}
+
 // The grid of a dataset's chunks, and the numbering of chunks in array indexes.
 
 /// The grid of chunks that covers the extent of a dataset. Axes are ordered slowest first.
@@ -553,44 +558,64 @@ impl ChunkNumbering {
 // ```
 
 /// Fills the chunk tables of the trees.
-async fn read_btree2(io: &Io<'_>, format: Format, jobs: Vec<&mut Job<'_>>) {
-    let headers: Vec<_> = jobs.iter().map(|job| job.address).collect();
-    for (job, records) in jobs.into_iter().zip(read_records(io, format, &headers).await) {
-        job.result = records.and_then(|records| job.list_records(format, &records));
+async fn read_btree2(io: &Io<'_>, format: Format, mut jobs: Vec<&mut Job<'_>>) {
+    let trees = jobs.iter_mut().map(|job| {
+        let (address, mut element, mut last) = (job.address, None, Vec::new());
+        (address, move |header: &Btree2Header, records: &[u8]| {
+            let element = match element {
+                Some(element) => element,
+                None => *element.insert(job.begin_records(format, header)?),
+            };
+            job.list_records(records.chunks_exact(usize::from(header.record_size).max(1)), element, &mut last)
+        })
+    });
+    let results = visit_records(io, format, trees).await;
+    for (job, result) in jobs.into_iter().zip(results) {
+        job.result = result;
     }
 }
 
+const BTREE2: &str = "version 2 B-tree";
+
 impl Job<'_> {
-    fn list_records(&mut self, format: Format, records: &Btree2Records) -> Result<(), Error> {
-        let Btree2Records { record_type, record_size, records } = records;
-        const HEADER: &str = "version 2 B-tree header";
-        let expected = if self.request.filtered { 11 } else { 10 };
-        if *record_type != expected {
-            let problem = format!("record type {record_type}, expected {expected}");
-            return Err(Error::malformed(HEADER, self.address, problem));
+    /// Returns the format of the chunk in each record, and reserves memory for all of them.
+    fn begin_records(&mut self, format: Format, header: &Btree2Header) -> Result<ElementFormat, Error> {
+        let (found, expected) = (header.record_type, if self.request.filtered { 11 } else { 10 });
+        if found != expected {
+            let problem = format!("record type {found}, expected {expected}");
+            return Err(Error::malformed(BTREE2, self.address, problem));
         }
+        self.budget.take(header.total, self.address)?;
+        self.columns.reserve(header.total);
         let (width, offsets) = (self.request.size_width(format), self.request.shape.len().saturating_mul(8));
-        let element = ElementFormat::new(format, width, *record_size, offsets, HEADER, self.address)?;
-        let records = records.chunks_exact((*record_size).max(1));
-        self.budget.take(records.len() as u64, self.address)?;
-        self.columns.reserve(records.len() as u64);
-        let mut last: Vec<u64> = Vec::new();
+        ElementFormat::new(format, width, header.record_size.into(), offsets, BTREE2, self.address)
+    }
+
+    /// Adds the chunks of records, and moves `last` to the scaled offsets of the last one.
+    fn list_records<'r>(
+        &mut self,
+        records: impl Iterator<Item = &'r [u8]>,
+        element: ElementFormat,
+        last: &mut Vec<[u8; 8]>,
+    ) -> Result<(), Error> {
+        let saved = std::mem::take(last);
+        let mut previous: &[[u8; 8]] = &saved;
         for record in records {
             let (chunk, words) = record.split_at_checked(element.size()).unwrap_or_default();
-            let offsets = || words.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word));
+            let offsets = words.as_chunks().0;
             // libhdf5 finds chunks by binary search, and shows the fill value in those that it does not find.
-            if last.iter().copied().ge(offsets()) {
-                let found = Vec::from_iter(offsets());
-                let problem = format!("chunk {found:?} after {last:?}, expected ascending ones");
-                return Err(Error::malformed(HEADER, self.address, problem));
+            if words_of(previous).ge(words_of(offsets)) {
+                let [found, previous] = [offsets, previous].map(|words| Vec::from_iter(words_of(words)));
+                let problem = format!("chunk {found:?} after {previous:?}, expected ascending ones");
+                return Err(Error::malformed(BTREE2, self.address, problem));
             }
-            let position = self.columns.grid.position(offsets());
+            let position = self.columns.grid.position(words_of(offsets));
             if let (Some(position), Some(chunk)) = (position, element.parse(chunk)) {
                 self.columns.push(position, chunk)?;
             }
-            last.clear();
-            last.extend(offsets());
+            previous = offsets;
         }
+        *last = previous.to_vec();
         Ok(())
     }
 }

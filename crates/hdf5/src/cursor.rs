@@ -165,7 +165,10 @@ pub(crate) fn text_before_nul(bytes: &[u8]) -> String {
 
 /// Returns a little-endian number of at most 8 bytes.
 pub(crate) fn uint(bytes: &[u8]) -> u64 {
-    bytes.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+    match bytes.as_array() {
+        Some(word) => u64::from_le_bytes(*word),
+        None => bytes.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte)),
+    }
 }
 
 /// Returns the number of padding bytes up to a multiple of eight.

@@ -8,7 +8,7 @@ use std::{fs, path::Path, sync::Arc, time::Instant};
 use virtualize_icechunk::{CommitOptions, Mode, RepositoryLocation, commit_chunks};
 use virtualize_zarr::{
     Array, Chunk, ChunkGrid, ChunkManifest, ChunkReadError, ChunkReader, Chunks, Codec, DataType, FillValue,
-    Hierarchy, Node, Source, ZarrFormat,
+    Hierarchy, Node, Source, SourceRef, ZarrFormat,
 };
 
 /// Chunks of files that follow each other along the first axis.
@@ -30,7 +30,10 @@ impl ChunkReader for Files {
             }
             let (offset, length) =
                 (4096 + at * 170_301, 150_000 + position.wrapping_mul(2_654_435_761) % 20_000);
-            Ok((position, Chunk::Reference { source: Arc::clone(&source), offset, length }))
+            Ok((
+                position,
+                Chunk::Reference { source: SourceRef::Shared(Arc::clone(&source)), offset, length },
+            ))
         })))
     }
 

@@ -1,6 +1,6 @@
 //! Chunks to be committed: their order, the locations and checksums of virtual ones, and what their stores accept.
 
-use std::{collections::HashMap, sync::Arc};
+use std::collections::HashMap;
 
 use icechunk::{
     format::{
@@ -99,7 +99,7 @@ pub(crate) struct Sources {
     /// The url of a source of which readers cannot tell whether it changed, if there is one.
     pub(crate) unchecked: Option<String>,
     /// The last source, and the location and checksum that its chunks record.
-    last: Option<(Arc<Source>, VirtualChunkLocation, Option<Checksum>)>,
+    last: Option<(Source, VirtualChunkLocation, Option<Checksum>)>,
 }
 
 impl Sources {
@@ -111,12 +111,11 @@ impl Sources {
     /// Returns the reference to a chunk.
     pub(crate) async fn reference(
         &mut self,
-        source: &Arc<Source>,
+        source: &Source,
         offset: u64,
         length: u64,
     ) -> Result<VirtualChunkRef> {
-        let is_last = |(last, ..): &(Arc<Source>, _, _)| Arc::ptr_eq(last, source);
-        let (_, location, checksum) = match self.last.take().filter(is_last) {
+        let (_, location, checksum) = match self.last.take().filter(|(last, ..)| last == source) {
             Some(last) => self.last.insert(last),
             None => {
                 let location = location(source)?;
@@ -125,7 +124,7 @@ impl Sources {
                 if checksum.is_none() {
                     self.unchecked.get_or_insert_with(|| source.url.clone());
                 }
-                self.last.insert((Arc::clone(source), location, checksum))
+                self.last.insert((source.clone(), location, checksum))
             }
         };
         let (location, checksum) = (location.clone(), checksum.clone());

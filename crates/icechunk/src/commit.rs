@@ -110,7 +110,7 @@ pub async fn commit(
     location: &RepositoryLocation,
     options: &CommitOptions,
 ) -> Result<Committed> {
-    commit_chunks(hierarchy, &mut HierarchyChunks::new(hierarchy), location, options).await
+    commit_chunks(hierarchy, &mut HierarchyChunks(hierarchy), location, options).await
 }
 
 /// Commits a Zarr v3 hierarchy whose chunks come from a reader, as [`commit`] does. The manifests of the hierarchy are ignored.

@@ -8,7 +8,7 @@ use std::{io, sync::Arc, time::Instant};
 use virtualize_references::{Format, Sink, write, write_chunks, write_files, write_files_chunks};
 use virtualize_zarr::{
     Array, Chunk, ChunkGrid, ChunkManifest, ChunkReadError, ChunkReader, Chunks, Codec, DataType, Hierarchy,
-    Lengths, Node, References, Source, SourceId, ZarrFormat,
+    Lengths, Node, References, Source, SourceId, SourceRef, ZarrFormat,
 };
 
 fn main() {
@@ -67,7 +67,10 @@ impl ChunkReader for Files {
             }
             let (offset, length) =
                 (4096 + at * 170_301, 150_000 + position.wrapping_mul(2_654_435_761) % 20_000);
-            Ok((position, Chunk::Reference { source: Arc::clone(&source), offset, length }))
+            Ok((
+                position,
+                Chunk::Reference { source: SourceRef::Shared(Arc::clone(&source)), offset, length },
+            ))
         })))
     }
 

@@ -561,7 +561,7 @@ fn alone(
             (position, Chunk::Reference { source, offset, length }) => {
                 let at = by_source.iter().position(|(known, _)| *known == *source);
                 let at = at.unwrap_or_else(|| {
-                    by_source.push(((*source).clone(), ReferencesBuilder::default()));
+                    by_source.push((Source::clone(&source), ReferencesBuilder::default()));
                     by_source.len() - 1
                 });
                 by_source.get_mut(at)?.1.push(position, offset, length);

@@ -3,14 +3,15 @@
 use std::{
     io::{self, BufWriter, Write},
     path::Path,
-    sync::Arc,
 };
 
 use virtualize_references::{EmitError, Format, Sink};
 use virtualize_store::{
     OutputLock, OutputPlace, Receipt, Recognizer, SideFile, SideFolder, SideObject, StoreOptions,
 };
-use virtualize_zarr::{Chunk, ChunkReadError, ChunkReader, Chunks, Hierarchy, HierarchyChunks, Source};
+use virtualize_zarr::{
+    Chunk, ChunkReadError, ChunkReader, Chunks, Hierarchy, HierarchyChunks, Source, SourceRef,
+};
 
 use crate::{
     error::Error,
@@ -110,7 +111,7 @@ pub fn prepare(
         return Err(Error::OverInput { name: target.to_owned() });
     }
     store.check_ranges(&Relocation::Keep)?;
-    let chunks = &mut HierarchyChunks::new(&store.hierarchy);
+    let chunks = &mut HierarchyChunks(&store.hierarchy);
     let relocation = &Relocation::Keep;
     prepare_at(&store.hierarchy, chunks, Destination { format, target, relocation, overwrite })
 }
@@ -203,7 +204,7 @@ impl Sink for FolderSink<'_> {
 /// Writes references to a writer, in large pieces. After an error the output is invalid.
 pub fn write_to(store: &VirtualStore, format: Format, out: &mut impl Write) -> Result<(), Error> {
     store.check_ranges(&Relocation::Keep)?;
-    let chunks = &mut HierarchyChunks::new(&store.hierarchy);
+    let chunks = &mut HierarchyChunks(&store.hierarchy);
     write_file(&store.hierarchy, chunks, format, out).map_err(|error| failed(store.name(), error))
 }
 
@@ -240,17 +241,11 @@ pub(crate) fn failed(name: &str, error: EmitError) -> Error {
 /// Reader that checks and relocates the sources of another reader's chunks.
 pub(crate) struct PassingChunks<'a> {
     reader: &'a mut dyn ChunkReader,
-    sources: PassingSources<'a>,
-}
-
-struct PassingSources<'a> {
     /// Location of the output, which must not be a source.
     place: Option<&'a OutputPlace>,
     /// Name of the output.
     target: &'a str,
     relocator: Relocator<'a>,
-    /// The last source, as it was read and as it is written.
-    last: Option<(Arc<Source>, Arc<Source>)>,
 }
 
 impl<'a> PassingChunks<'a> {
@@ -261,45 +256,39 @@ impl<'a> PassingChunks<'a> {
         relocation: &'a Relocation,
     ) -> Result<Self, Error> {
         let relocator = Relocator::new(relocation)?;
-        Ok(Self { reader, sources: PassingSources { place, target, relocator, last: None } })
-    }
-}
-
-impl PassingSources<'_> {
-    /// Returns a source as it is written.
-    fn pass(&mut self, source: &Arc<Source>) -> Result<&Arc<Source>, Error> {
-        let is_last = self.last.as_ref().is_some_and(|(last, _)| Arc::ptr_eq(last, source));
-        let passed = match self.last.take().filter(|_| is_last) {
-            Some(passed) => passed,
-            None => (Arc::clone(source), self.relocated(source)?),
-        };
-        Ok(&self.last.insert(passed).1)
-    }
-
-    fn relocated(&mut self, source: &Arc<Source>) -> Result<Arc<Source>, Error> {
-        if self.place.is_some_and(|place| place.contains(&source.url)) {
-            return Err(Error::OverInput { name: self.target.to_owned() });
-        }
-        let url = self.relocator.url(&source.url)?;
-        Ok(match url == source.url {
-            true => Arc::clone(source),
-            // The version is that of the file at its old url.
-            false => Arc::new(Source { url, size: source.size, ..Source::default() }),
-        })
+        Ok(Self { reader, place, target, relocator })
     }
 }
 
 impl ChunkReader for PassingChunks<'_> {
     fn chunks<'a>(&'a mut self, path: &str, start: u64) -> Result<Chunks<'a>, ChunkReadError> {
-        let Self { reader, sources } = self;
-        Ok(Box::new(reader.chunks(path, start)?.map(|item| {
-            Ok(match item? {
-                (position, Chunk::Reference { source, offset, length }) => {
-                    let source = Arc::clone(sources.pass(&source)?);
-                    (position, Chunk::Reference { source, offset, length })
-                }
-                inline => inline,
-            })
+        let Self { reader, place, target, relocator } = self;
+        // The last source, as it was read and as it is written.
+        let mut last: Option<(SourceRef<'a>, SourceRef<'a>)> = None;
+        Ok(Box::new(reader.chunks(path, start)?.map(move |item| {
+            let (position, mut chunk) = item?;
+            if let Chunk::Reference { source, .. } = &mut chunk {
+                let passed = match last
+                    .take()
+                    .filter(|(last, _)| std::ptr::eq(&raw const **last, &raw const **source))
+                {
+                    Some(last) => last,
+                    None => {
+                        if place.is_some_and(|place| place.contains(&source.url)) {
+                            return Err(Error::OverInput { name: (*target).to_owned() }.into());
+                        }
+                        let (url, size) = (relocator.url(&source.url)?, source.size);
+                        let passed = match url == source.url {
+                            true => source.clone(),
+                            // The version is that of the file at its old url.
+                            false => SourceRef::Shared(Source { url, size, ..Source::default() }.into()),
+                        };
+                        (source.clone(), passed)
+                    }
+                };
+                *source = last.insert(passed).1.clone();
+            }
+            Ok((position, chunk))
         })))
     }
 
@@ -309,7 +298,7 @@ impl ChunkReader for PassingChunks<'_> {
 
     /// Checks that every rule of the relocation has matched a source.
     fn finish(&mut self) -> Result<(), ChunkReadError> {
-        self.sources.relocator.finish()?;
+        self.relocator.finish()?;
         self.reader.finish()
     }
 }

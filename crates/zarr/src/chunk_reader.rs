@@ -1,20 +1,40 @@
 //! Chunks that are read one after the other, so that the references of a large dataset need not be in memory.
 
-use std::sync::Arc;
+use std::{ops::Deref, sync::Arc};
 
 use bytes::Bytes;
 
 use crate::{Array, ChunkEntry, Hierarchy, Reference, Source};
 
+/// The file of a chunk. Chunks of a hierarchy in memory borrow it: a reference count would change for each of millions.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SourceRef<'a> {
+    /// A file that outlives the chunk.
+    Borrowed(&'a Source),
+    /// A file that chunks share.
+    Shared(Arc<Source>),
+}
+
+impl Deref for SourceRef<'_> {
+    type Target = Source;
+
+    fn deref(&self) -> &Source {
+        match self {
+            Self::Borrowed(source) => source,
+            Self::Shared(source) => source,
+        }
+    }
+}
+
 /// A chunk of an array.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Chunk {
+pub enum Chunk<'a> {
     /// Its encoded bytes.
     Inline(Bytes),
     /// Its location in a file.
     Reference {
         /// The file.
-        source: Arc<Source>,
+        source: SourceRef<'a>,
         /// Offset of the first byte.
         offset: u64,
         /// Length in bytes.
@@ -26,7 +46,7 @@ pub enum Chunk {
 pub type ChunkReadError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Chunks with their row-major positions in the grid of an array, ascending.
-pub type Chunks<'a> = Box<dyn Iterator<Item = Result<(u64, Chunk), ChunkReadError>> + Send + 'a>;
+pub type Chunks<'a> = Box<dyn Iterator<Item = Result<(u64, Chunk<'a>), ChunkReadError>> + Send + 'a>;
 
 /// Supplies the chunks of a hierarchy.
 pub trait ChunkReader: Send {
@@ -52,45 +72,27 @@ pub trait ChunkReader: Send {
 }
 
 /// Reads the chunks of a hierarchy from its manifests.
-pub struct HierarchyChunks<'a> {
-    hierarchy: &'a Hierarchy,
-    /// The sources of the chunks that were read so far, by index; empty until a chunk is read.
-    sources: Vec<Option<Arc<Source>>>,
-}
-
-impl<'a> HierarchyChunks<'a> {
-    /// Creates a reader of a hierarchy's chunks.
-    pub fn new(hierarchy: &'a Hierarchy) -> Self {
-        Self { hierarchy, sources: Vec::new() }
-    }
-}
+pub struct HierarchyChunks<'a>(pub &'a Hierarchy);
 
 impl ChunkReader for HierarchyChunks<'_> {
     fn chunks<'a>(&'a mut self, path: &str, start: u64) -> Result<Chunks<'a>, ChunkReadError> {
-        let Self { hierarchy, sources } = self;
-        sources.resize(hierarchy.sources.len(), None);
-        let (array, path) = (array_at(hierarchy, path)?, path.to_owned());
+        let (hierarchy, array) = (self.0, array_at(self.0, path)?);
+        let path = path.to_owned();
         Ok(Box::new(array.chunks.iter_from(start).map(move |(position, entry)| {
             let Reference { source, offset, length } = match entry {
                 ChunkEntry::Inline(bytes) => return Ok((position, Chunk::Inline(bytes.clone()))),
                 ChunkEntry::Reference(reference) => reference,
             };
-            let index = source.index();
-            let source = match (sources.get_mut(index), hierarchy.sources.get(index)) {
-                (Some(Some(known)), _) => Arc::clone(known),
-                (Some(unknown), Some(source)) => Arc::clone(unknown.insert(Arc::new(source.clone()))),
-                _ => {
-                    let sources = hierarchy.sources.len();
-                    let problem = format!("chunk {position} refers to source {index} of {sources}");
-                    return Err(format!("array /{path}: {problem}").into());
-                }
-            };
-            Ok((position, Chunk::Reference { source, offset, length }))
+            let source = hierarchy.sources.get(source.index()).ok_or_else(|| {
+                let (index, sources) = (source.index(), hierarchy.sources.len());
+                format!("array /{path}: chunk {position} refers to source {index} of {sources}")
+            })?;
+            Ok((position, Chunk::Reference { source: SourceRef::Borrowed(source), offset, length }))
         })))
     }
 
     fn count(&mut self, path: &str) -> Result<u64, ChunkReadError> {
-        Ok(array_at(self.hierarchy, path)?.chunks.len())
+        Ok(array_at(self.0, path)?.chunks.len())
     }
 }
 
@@ -132,8 +134,8 @@ mod tests {
         let mut hierarchy = Hierarchy::new(ZarrFormat::V2);
         hierarchy.root = Group { children, ..Group::default() };
         hierarchy.sources = vec![source("file:///x"), source("file:///y")];
-        let mut reader = HierarchyChunks::new(&hierarchy);
-        let url = |chunk: Chunk| match chunk {
+        let mut reader = HierarchyChunks(&hierarchy);
+        let url = |chunk: Chunk<'_>| match chunk {
             Chunk::Inline(_) => "inline".to_owned(),
             Chunk::Reference { source, .. } => source.url.clone(),
         };

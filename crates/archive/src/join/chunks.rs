@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
 use virtualize::zarr::{
-    Chunk, ChunkEntry, ChunkManifest, ChunkReadError, ChunkReader, Chunks, NodePath, Source, chunk_indices,
-    chunk_position,
+    Chunk, ChunkEntry, ChunkManifest, ChunkReadError, ChunkReader, Chunks, NodePath, Source, SourceRef,
+    chunk_indices, chunk_position,
 };
 
 use super::{
@@ -178,7 +178,7 @@ struct PlacedForm {
 }
 
 /// Chunks of a file, with their positions in the combined grid.
-pub(super) type Placed = Vec<(u64, Chunk)>;
+pub(super) type Placed = Vec<(u64, Chunk<'static>)>;
 
 impl<'a> Placing<'a> {
     /// Returns where the chunks of an array are in a grid of `counts` chunks along each axis.
@@ -312,7 +312,7 @@ impl<'a> Placing<'a> {
         let form = self.form(part).ok_or_else(wrong)?;
         let start: Vec<u64> = self.start(part).and_then(Iterator::collect).ok_or_else(wrong)?;
         let (first, _) = self.range(part).ok_or_else(wrong)?;
-        let mut add = |local: u64, chunk: Chunk| {
+        let mut add = |local: u64, chunk: Chunk<'static>| {
             let position = if form.is_run {
                 first.checked_add(local).filter(|_| local < form.total)
             } else {
@@ -348,13 +348,13 @@ impl<'a> Placing<'a> {
 }
 
 /// Returns an entry of a manifest with its source.
-pub(super) fn chunk_of(entry: &ChunkEntry<'_>, sources: &[Arc<Source>]) -> Result<Chunk> {
+pub(super) fn chunk_of(entry: &ChunkEntry<'_>, sources: &[Arc<Source>]) -> Result<Chunk<'static>> {
     Ok(match entry {
         ChunkEntry::Inline(bytes) => Chunk::Inline((*bytes).clone()),
         ChunkEntry::Reference(reference) => Chunk::Reference {
             source: sources
                 .get(reference.source.index())
-                .cloned()
+                .map(|source| SourceRef::Shared(Arc::clone(source)))
                 .ok_or(Problem::of("the chunks are in a file that is not listed"))?,
             offset: reference.offset,
             length: reference.length,

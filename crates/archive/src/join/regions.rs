@@ -51,7 +51,7 @@ pub(super) struct Regions<'a> {
     open: Vec<Part>,
     /// First position that was not read yet; `None` at the end.
     from: Option<u64>,
-    ready: vec::IntoIter<(u64, Chunk)>,
+    ready: vec::IntoIter<(u64, Chunk<'static>)>,
     sizes: RegionSizes,
 }
 
@@ -128,8 +128,8 @@ impl<'a> Regions<'a> {
     }
 }
 
-impl Iterator for Regions<'_> {
-    type Item = Result<(u64, Chunk), ChunkReadError>;
+impl<'a> Iterator for Regions<'a> {
+    type Item = Result<(u64, Chunk<'a>), ChunkReadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
@@ -470,7 +470,7 @@ impl Slicing {
     }
 
     /// Returns a slice of a chunk; `None` if the chunk has an unexpected length.
-    pub(super) fn cut(&self, chunk: &Chunk, slice: Slice) -> Option<Chunk> {
+    pub(super) fn cut(&self, chunk: &Chunk<'static>, slice: Slice) -> Option<Chunk<'static>> {
         match chunk {
             Chunk::Inline(bytes) if bytes.len() as u64 == self.bytes => {
                 let start = usize::try_from(slice.offset).ok()?;

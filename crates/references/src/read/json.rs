@@ -4,7 +4,10 @@
 use std::{borrow::Cow, fmt};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
+use serde::de::{
+    Deserialize, DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
+    value::MapAccessDeserializer,
+};
 use serde_json::{Map, Value};
 
 use super::{Entry, Place, ReferencesError, hierarchy::Builder, templates::Templates};
@@ -73,9 +76,9 @@ impl Reader {
         }
     }
 
-    fn entry(&mut self, key: &str, raw: Value) -> Result<(), ReferencesError> {
+    fn entry(&mut self, key: &str, raw: RawEntry<'_>) -> Result<(), ReferencesError> {
         let is_chunk = !is_metadata(key);
-        let has_template = || raw.get(0).and_then(Value::as_str).is_some_and(|url| url.contains("{{"));
+        let has_template = || matches!(&raw, RawEntry::Place(place) if place.url.contains("{{"));
         if is_chunk && !self.is_second && has_template() {
             self.builder.is_late = true;
             return Ok(());
@@ -131,10 +134,12 @@ impl<'de> Visitor<'de> for Object<'_> {
         let Self { reader, is_refs } = self;
         let mut head = Head::default();
         let mut top = Vec::new();
-        while let Some(key) = map.next_key::<Cow<'de, str>>()? {
+        while let Some(Text(key)) = map.next_key()? {
             match key.as_ref() {
                 key if is_refs && reader.reads(key) => {
-                    reader.entry(key, map.next_value()?).map_err(|error| refused(reader, error))?;
+                    let raw =
+                        map.next_value().map_err(|error| A::Error::custom(format!("{key}: {error}")))?;
+                    reader.entry(key, raw).map_err(|error| refused(reader, error))?;
                 }
                 "refs" if !is_refs && head.is_version_1 => return Err(A::Error::custom("two members refs")),
                 "refs" if !is_refs => {
@@ -149,7 +154,9 @@ impl<'de> Visitor<'de> for Object<'_> {
                         return Err(A::Error::custom(format!("version {version}, expected 0 or 1")));
                     }
                 }
-                key if !is_refs && is_metadata(key) => top.push((key.to_owned(), map.next_value::<Value>()?)),
+                key if !is_refs && is_metadata(key) => {
+                    top.push((key.to_owned(), map.next_value::<RawEntry<'de>>()?));
+                }
                 _ => drop(map.next_value::<IgnoredAny>()?),
             }
         }
@@ -168,37 +175,74 @@ fn refused<E: serde::de::Error>(reader: &mut Reader, error: ReferencesError) -> 
     E::custom("an entry was refused")
 }
 
-/// Interprets the value of a key: text, a document, `[url]` or `[url, offset, length]`, where `null` counts as missing.
-/// Decodes base64 and renders the templates of a url.
-fn resolve(key: &str, raw: Value, templates: &Templates) -> Result<Entry<'static>, ReferencesError> {
-    let refuse = |found: String| {
-        let expected = "text, [url] or [url, offset, length]";
-        ReferencesError::at(key, format!("expected {expected}, found {found}"))
-    };
+/// Text, borrowed from the document if it has no escapes.
+#[derive(serde::Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// The value of a key, before base64 is decoded and templates are rendered.
+enum RawEntry<'de> {
+    Text(Cow<'de, str>),
+    Document(Map<String, Value>),
+    Place(Place<'de>),
+}
+
+impl<'de> Deserialize<'de> for RawEntry<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(RawEntryVisitor)
+    }
+}
+
+struct RawEntryVisitor;
+
+impl<'de> Visitor<'de> for RawEntryVisitor {
+    type Value = RawEntry<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("text, [url] or [url, offset, length]")
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<RawEntry<'de>, E> {
+        Ok(RawEntry::Text(text.into()))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<RawEntry<'de>, E> {
+        Ok(RawEntry::Text(text.to_owned().into()))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<RawEntry<'de>, A::Error> {
+        Map::deserialize(MapAccessDeserializer::new(map)).map(RawEntry::Document)
+    }
+
+    /// `null` counts as missing.
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<RawEntry<'de>, A::Error> {
+        let url = list.next_element()?.map(|Text(url)| url);
+        let [offset, length]: [Option<u64>; 2] =
+            [list.next_element()?.flatten(), list.next_element()?.flatten()];
+        match (url, offset, length, list.next_element::<IgnoredAny>()?) {
+            (Some(url), None, None, None) => Ok(RawEntry::Place(Place { url, part: None })),
+            (Some(url), Some(offset), Some(length), None) => {
+                Ok(RawEntry::Place(Place { url, part: Some((offset, length)) }))
+            }
+            _ => Err(A::Error::custom("another list, expected [url] or [url, offset, length]")),
+        }
+    }
+}
+
+/// Decodes base64, and renders the templates of a url.
+fn resolve<'a>(key: &str, raw: RawEntry<'a>, templates: &Templates) -> Result<Entry<'a>, ReferencesError> {
     match raw {
-        Value::String(text) => match text.strip_prefix("base64:") {
+        RawEntry::Text(text) => match text.strip_prefix("base64:") {
             Some(encoded) => {
                 let bytes = BASE64_STANDARD.decode(encoded);
-                let bytes = bytes.map_err(|error| refuse(format!("base64 with {error}")))?;
+                let bytes = bytes.map_err(|error| ReferencesError::at(key, format!("base64: {error}")))?;
                 Ok(Entry::Inline(bytes.into()))
             }
-            None => Ok(Entry::Inline(text.into())),
+            None => Ok(Entry::Inline(text.into_owned().into())),
         },
-        document @ Value::Object(_) => Ok(Entry::Inline(document.to_string().into())),
-        Value::Array(list) => {
-            let mut items = list.into_iter();
-            let url = items.next().ok_or_else(|| refuse("[]".to_owned()))?;
-            let [offset, length] = [items.next(), items.next()].map(Option::unwrap_or_default);
-            let part = match (&offset, &length) {
-                (Value::Null, Value::Null) => Some(None),
-                _ => offset.as_u64().zip(length.as_u64()).map(Some),
-            };
-            let (Value::String(url), Some(part), None) = (url, part, items.next()) else {
-                return Err(refuse("another list".to_owned()));
-            };
-            let url = if url.contains("{{") { templates.url(key, &url)? } else { url };
-            Ok(Entry::Place(Place { url: url.into(), part }))
+        RawEntry::Document(document) => Ok(Entry::Inline(Value::Object(document).to_string().into())),
+        RawEntry::Place(Place { url, part }) => {
+            let url = if url.contains("{{") { templates.url(key, &url)?.into() } else { url };
+            Ok(Entry::Place(Place { url, part }))
         }
-        other => Err(refuse(other.to_string())),
     }
 }

@@ -1,9 +1,9 @@
 //! Reference JSON: metadata as text, chunks as `[url, offset, length]` or inline, written incrementally.
 
-use std::{io, sync::Arc};
+use std::io;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use virtualize_zarr::{Chunk, ChunkReader, Hierarchy, Source, ZarrFormat};
+use virtualize_zarr::{Chunk, ChunkReader, Hierarchy, ZarrFormat};
 
 use super::{
     EmitError, chunks_of,
@@ -45,14 +45,22 @@ pub(crate) fn write(
         escape_inner(&path, &mut start);
         let counts = array.chunk_grid.counts(&array.shape);
         let mut keys = ChunkKeys::new(start, counts.clone(), hierarchy.format);
-        let mut last = LastSource::default();
+        // The url of the last reference, and the text between a chunk's key and its offset.
+        let (mut last, mut middle) = (String::new(), Vec::new());
         for item in chunks_of(chunks, &path, &counts)? {
             let (position, chunk) = item?;
             let buffer = refs.entry()?;
             keys.write(position, buffer);
             match chunk {
                 Chunk::Reference { source, offset, length } => {
-                    buffer.extend_from_slice(last.reference_start(source));
+                    if middle.is_empty() || last != source.url {
+                        last.clone_from(&source.url);
+                        middle.clear();
+                        middle.extend_from_slice(b"\":[");
+                        escape(&last, &mut middle);
+                        middle.push(b',');
+                    }
+                    buffer.extend_from_slice(&middle);
                     number(offset, buffer);
                     buffer.push(b',');
                     number(length, buffer);
@@ -66,27 +74,6 @@ pub(crate) fn write(
         }
     }
     Ok(refs.finish()?)
-}
-
-/// The source of the last reference.
-#[derive(Default)]
-struct LastSource {
-    source: Option<Arc<Source>>,
-    start: Vec<u8>,
-}
-
-impl LastSource {
-    /// Returns the text between a chunk's key and its offset.
-    fn reference_start(&mut self, source: Arc<Source>) -> &[u8] {
-        if !self.source.as_ref().is_some_and(|last| Arc::ptr_eq(last, &source)) {
-            self.start.clear();
-            self.start.extend_from_slice(b"\":[");
-            escape(&source.url, &mut self.start);
-            self.start.push(b',');
-            self.source = Some(source);
-        }
-        &self.start
-    }
 }
 
 /// Serializer of chunk keys, for ascending positions.

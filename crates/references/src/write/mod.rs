@@ -83,7 +83,7 @@ pub fn is_valid_name(name: &str) -> bool {
 /// # Errors
 /// [`EmitError`]. The bytes written before an error are not a valid file.
 pub fn write(hierarchy: &Hierarchy, format: Format, out: &mut impl io::Write) -> Result<(), EmitError> {
-    write_chunks(hierarchy, &mut HierarchyChunks::new(hierarchy), format, out)
+    write_chunks(hierarchy, &mut HierarchyChunks(hierarchy), format, out)
 }
 
 /// Writes a hierarchy whose chunks come from a reader as one file, as [`write()`] does. The manifests of the hierarchy are
@@ -109,7 +109,7 @@ pub fn write_chunks(
 /// # Errors
 /// [`EmitError`]. The files written before an error are not a valid output.
 pub fn write_files(hierarchy: &Hierarchy, format: Format, sink: &mut dyn Sink) -> Result<(), EmitError> {
-    write_files_chunks(hierarchy, &mut HierarchyChunks::new(hierarchy), format, sink)
+    write_files_chunks(hierarchy, &mut HierarchyChunks(hierarchy), format, sink)
 }
 
 /// Writes a hierarchy whose chunks come from a reader as several files, as [`write_files`] does. The manifests of the
@@ -153,7 +153,7 @@ fn chunks_of<'a>(
     reader: &'a mut dyn ChunkReader,
     path: &'a str,
     counts: &'a [u64],
-) -> Result<impl Iterator<Item = Result<(u64, Chunk), EmitError>>, EmitError> {
+) -> Result<impl Iterator<Item = Result<(u64, Chunk<'a>), EmitError>>, EmitError> {
     let (total, mut next) = (grid_total(counts), 0);
     let chunks = reader.chunks(path, 0).map_err(EmitError::Chunks)?;
     Ok(chunks.map(move |item| {

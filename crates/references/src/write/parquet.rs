@@ -32,7 +32,7 @@ use ::parquet::{
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
-use virtualize_zarr::{Chunk, ChunkReader, Hierarchy, Node, Source};
+use virtualize_zarr::{Chunk, ChunkReader, Hierarchy, Node};
 
 use super::{
     EmitError, Sink, chunks_of,
@@ -112,11 +112,11 @@ struct Records<'a> {
     next: u64,
 }
 
-impl Records<'_> {
+impl<'a> Records<'a> {
     /// Writes the chunks of the array, one file after the other.
     fn write(
         mut self,
-        chunks: impl Iterator<Item = Result<(u64, Chunk), EmitError>>,
+        chunks: impl Iterator<Item = Result<(u64, Chunk<'a>), EmitError>>,
         table: &mut Table,
         sink: &mut dyn Sink,
     ) -> Result<(), EmitError> {
@@ -141,7 +141,7 @@ impl Records<'_> {
                     "chunk {position} is 0 bytes at offset 0, which means the whole file in Parquet; write JSON"
                 ),
                 (Ok(offset), Ok(size)) => {
-                    table.push_place(&source, offset, size);
+                    table.push_place(&source.url, offset, size);
                     continue;
                 }
                 _ => format!("offset or length of chunk {position} is 2^63 or more"),
@@ -199,8 +199,6 @@ struct Table {
     paths: Vec<ByteArray>,
     /// Number of runs of equal values in `paths`.
     runs: usize,
-    /// Source of the last entry of `paths`.
-    last: Option<Arc<Source>>,
     offsets: Vec<i64>,
     sizes: Vec<i64>,
     raw_levels: Vec<i16>,
@@ -214,7 +212,6 @@ impl Table {
         self.path_levels.clear();
         self.paths.clear();
         self.runs = 0;
-        self.last = None;
         self.offsets.clear();
         self.sizes.clear();
         self.raw_levels.clear();
@@ -236,14 +233,12 @@ impl Table {
     }
 
     /// Appends a chunk that is stored in a source.
-    fn push_place(&mut self, source: &Arc<Source>, offset: i64, size: i64) {
-        let url = match (&self.last, self.paths.last()) {
-            (Some(last), Some(url)) if Arc::ptr_eq(last, source) => url.clone(),
-            (Some(last), Some(url)) if last.url == source.url => url.clone(),
+    fn push_place(&mut self, url: &str, offset: i64, size: i64) {
+        let url = match self.paths.last() {
+            Some(last) if last.data() == url.as_bytes() => last.clone(),
             _ => {
                 self.runs += 1;
-                self.last = Some(Arc::clone(source));
-                ByteArray::from(source.url.as_str())
+                ByteArray::from(url)
             }
         };
         self.path_levels.push(1);

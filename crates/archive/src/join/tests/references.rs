@@ -98,7 +98,7 @@ fn joined(all: Vec<Array>, rectilinear: bool) -> Result<Joined, String> {
     let found = found.map_err(|error| error.to_string())?;
     let positions: Vec<u64> = found.iter().map(|(at, _)| *at).collect();
     assert_eq!((positions, count), ((0..last).collect(), last));
-    let one = |(_, chunk): (u64, Chunk)| match chunk {
+    let one = |(_, chunk): (u64, Chunk<'_>)| match chunk {
         Chunk::Reference { source, offset, length } => (source.url.parse().unwrap(), offset, length),
         Chunk::Inline(_) => unreachable!(),
     };

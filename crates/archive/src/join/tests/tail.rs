@@ -127,7 +127,7 @@ type Found = BTreeMap<String, BTreeMap<u64, String>>;
 
 /// Returns all chunks by array and position.
 fn chunks(hierarchy: &Hierarchy, reader: &mut dyn ChunkReader) -> Found {
-    let text = |chunk: Chunk| match chunk {
+    let text = |chunk: Chunk<'_>| match chunk {
         Chunk::Inline(bytes) => format!("{bytes:?}"),
         Chunk::Reference { source, offset, length } => format!("{} {offset} {length}", source.url),
     };
