@@ -2,6 +2,7 @@
 
 use std::{
     io::{self, BufWriter, Write},
+    ops::ControlFlow,
     path::Path,
 };
 
@@ -10,7 +11,7 @@ use virtualize_store::{
     OutputLock, OutputPlace, Receipt, Recognizer, SideFile, SideFolder, SideObject, StoreOptions,
 };
 use virtualize_zarr::{
-    Chunk, ChunkReadError, ChunkReader, Chunks, Hierarchy, HierarchyChunks, Source, SourceRef,
+    Chunk, ChunkReadError, ChunkReader, ChunkVisitor, Chunks, Hierarchy, HierarchyChunks, Source, SourceRef,
 };
 
 use crate::{
@@ -241,11 +242,17 @@ pub(crate) fn failed(name: &str, error: EmitError) -> Error {
 /// Reader that checks and relocates the sources of another reader's chunks.
 pub(crate) struct PassingChunks<'a> {
     reader: &'a mut dyn ChunkReader,
+    sources: PassingSources<'a>,
+}
+
+struct PassingSources<'a> {
     /// Location of the output, which must not be a source.
     place: Option<&'a OutputPlace>,
     /// Name of the output.
     target: &'a str,
     relocator: Relocator<'a>,
+    /// Url of the last source, and the source that replaces it, if it is relocated.
+    last: Option<(String, Option<SourceRef<'static>>)>,
 }
 
 impl<'a> PassingChunks<'a> {
@@ -256,40 +263,58 @@ impl<'a> PassingChunks<'a> {
         relocation: &'a Relocation,
     ) -> Result<Self, Error> {
         let relocator = Relocator::new(relocation)?;
-        Ok(Self { reader, place, target, relocator })
+        Ok(Self { reader, sources: PassingSources { place, target, relocator, last: None } })
+    }
+}
+
+impl PassingSources<'_> {
+    /// Returns the source to write in place of another one, if it is relocated.
+    fn relocated(&mut self, source: &Source) -> Result<Option<SourceRef<'static>>, Error> {
+        if self.last.as_ref().is_none_or(|(last, _)| *last != source.url) {
+            if self.place.is_some_and(|place| place.contains(&source.url)) {
+                return Err(Error::OverInput { name: self.target.to_owned() });
+            }
+            let url = self.relocator.url(&source.url)?;
+            // The version is that of the file at its old url.
+            let relocated = (url != source.url)
+                .then(|| SourceRef::Shared(Source { url, size: source.size, ..Source::default() }.into()));
+            self.last = Some((source.url.clone(), relocated));
+        }
+        Ok(self.last.as_ref().and_then(|(_, relocated)| relocated.clone()))
     }
 }
 
 impl ChunkReader for PassingChunks<'_> {
     fn chunks<'a>(&'a mut self, path: &str, start: u64) -> Result<Chunks<'a>, ChunkReadError> {
-        let Self { reader, place, target, relocator } = self;
-        // The last source, as it was read and as it is written.
-        let mut last: Option<(SourceRef<'a>, SourceRef<'a>)> = None;
-        Ok(Box::new(reader.chunks(path, start)?.map(move |item| {
+        let Self { reader, sources } = self;
+        Ok(Box::new(reader.chunks(path, start)?.map(|item| {
             let (position, mut chunk) = item?;
-            if let Chunk::Reference { source, .. } = &mut chunk {
-                let passed = match last
-                    .take()
-                    .filter(|(last, _)| std::ptr::eq(&raw const **last, &raw const **source))
-                {
-                    Some(last) => last,
-                    None => {
-                        if place.is_some_and(|place| place.contains(&source.url)) {
-                            return Err(Error::OverInput { name: (*target).to_owned() }.into());
-                        }
-                        let (url, size) = (relocator.url(&source.url)?, source.size);
-                        let passed = match url == source.url {
-                            true => source.clone(),
-                            // The version is that of the file at its old url.
-                            false => SourceRef::Shared(Source { url, size, ..Source::default() }.into()),
-                        };
-                        (source.clone(), passed)
-                    }
-                };
-                *source = last.insert(passed).1.clone();
+            if let Chunk::Reference { source, .. } = &mut chunk
+                && let Some(relocated) = sources.relocated(source)?
+            {
+                *source = relocated;
             }
             Ok((position, chunk))
         })))
+    }
+
+    fn visit(&mut self, path: &str, start: u64, visit: &mut ChunkVisitor<'_>) -> Result<(), ChunkReadError> {
+        let Self { reader, sources } = self;
+        let mut failed = None;
+        reader.visit(path, start, &mut |position, chunk| {
+            let Chunk::Reference { source, offset, length } = chunk else { return visit(position, chunk) };
+            match sources.relocated(source) {
+                Ok(None) => visit(position, chunk),
+                Ok(Some(source)) => {
+                    visit(position, &Chunk::Reference { source, offset: *offset, length: *length })
+                }
+                Err(error) => {
+                    failed = Some(error);
+                    ControlFlow::Break(())
+                }
+            }
+        })?;
+        failed.map_or(Ok(()), |error| Err(error.into()))
     }
 
     fn count(&mut self, path: &str) -> Result<u64, ChunkReadError> {
@@ -298,7 +323,7 @@ impl ChunkReader for PassingChunks<'_> {
 
     /// Checks that every rule of the relocation has matched a source.
     fn finish(&mut self) -> Result<(), ChunkReadError> {
-        self.relocator.finish()?;
+        self.sources.relocator.finish()?;
         self.reader.finish()
     }
 }

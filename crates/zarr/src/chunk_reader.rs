@@ -1,6 +1,9 @@
 //! Chunks that are read one after the other, so that the references of a large dataset need not be in memory.
 
-use std::{ops::Deref, sync::Arc};
+use std::{
+    ops::{ControlFlow, Deref},
+    sync::Arc,
+};
 
 use bytes::Bytes;
 
@@ -48,6 +51,9 @@ pub type ChunkReadError = Box<dyn std::error::Error + Send + Sync>;
 /// Chunks with their row-major positions in the grid of an array, ascending.
 pub type Chunks<'a> = Box<dyn Iterator<Item = Result<(u64, Chunk<'a>), ChunkReadError>> + Send + 'a>;
 
+/// Receives a chunk and its row-major position, and decides whether to continue.
+pub type ChunkVisitor<'a> = dyn FnMut(u64, &Chunk<'_>) -> ControlFlow<()> + 'a;
+
 /// Supplies the chunks of a hierarchy.
 pub trait ChunkReader: Send {
     /// Returns the chunks of the array at `path` from a position on. Positions without a chunk are omitted.
@@ -55,6 +61,21 @@ pub trait ChunkReader: Send {
     /// # Errors
     /// An array that is not there. Items are errors if a chunk cannot be read; nothing follows such an item.
     fn chunks<'a>(&'a mut self, path: &str, start: u64) -> Result<Chunks<'a>, ChunkReadError>;
+
+    /// Passes the chunks that [`ChunkReader::chunks`] returns to a function, until it breaks: the fast way for millions of
+    /// chunks in memory.
+    ///
+    /// # Errors
+    /// As [`ChunkReader::chunks`], and its first item that is an error.
+    fn visit(&mut self, path: &str, start: u64, visit: &mut ChunkVisitor<'_>) -> Result<(), ChunkReadError> {
+        for item in self.chunks(path, start)? {
+            let (position, chunk) = item?;
+            if visit(position, &chunk).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
 
     /// Returns the number of chunks of the array at `path`, inline ones included.
     ///
@@ -74,21 +95,36 @@ pub trait ChunkReader: Send {
 /// Reads the chunks of a hierarchy from its manifests.
 pub struct HierarchyChunks<'a>(pub &'a Hierarchy);
 
+impl<'a> HierarchyChunks<'a> {
+    /// Returns an entry of the array at `path` with its source.
+    #[inline(always)]
+    fn chunk(&self, path: &str, position: u64, entry: ChunkEntry<'a>) -> Result<Chunk<'a>, ChunkReadError> {
+        let Reference { source, offset, length } = match entry {
+            ChunkEntry::Inline(bytes) => return Ok(Chunk::Inline(bytes.clone())),
+            ChunkEntry::Reference(reference) => reference,
+        };
+        let source = self.0.sources.get(source.index()).ok_or_else(|| {
+            let (index, sources) = (source.index(), self.0.sources.len());
+            format!("array /{path}: chunk {position} refers to source {index} of {sources}")
+        })?;
+        Ok(Chunk::Reference { source: SourceRef::Borrowed(source), offset, length })
+    }
+}
+
 impl ChunkReader for HierarchyChunks<'_> {
     fn chunks<'a>(&'a mut self, path: &str, start: u64) -> Result<Chunks<'a>, ChunkReadError> {
-        let (hierarchy, array) = (self.0, array_at(self.0, path)?);
-        let path = path.to_owned();
-        Ok(Box::new(array.chunks.iter_from(start).map(move |(position, entry)| {
-            let Reference { source, offset, length } = match entry {
-                ChunkEntry::Inline(bytes) => return Ok((position, Chunk::Inline(bytes.clone()))),
-                ChunkEntry::Reference(reference) => reference,
-            };
-            let source = hierarchy.sources.get(source.index()).ok_or_else(|| {
-                let (index, sources) = (source.index(), hierarchy.sources.len());
-                format!("array /{path}: chunk {position} refers to source {index} of {sources}")
-            })?;
-            Ok((position, Chunk::Reference { source: SourceRef::Borrowed(source), offset, length }))
-        })))
+        let (array, path) = (array_at(self.0, path)?, path.to_owned());
+        let chunks = array.chunks.iter_from(start);
+        Ok(Box::new(chunks.map(move |(position, entry)| Ok((position, self.chunk(&path, position, entry)?)))))
+    }
+
+    fn visit(&mut self, path: &str, start: u64, visit: &mut ChunkVisitor<'_>) -> Result<(), ChunkReadError> {
+        for (position, entry) in array_at(self.0, path)?.chunks.iter_from(start) {
+            if visit(position, &self.chunk(path, position, entry)?).is_break() {
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn count(&mut self, path: &str) -> Result<u64, ChunkReadError> {
@@ -146,6 +182,13 @@ mod tests {
             .collect();
         let expected = [(1, "file:///y"), (3, "file:///x"), (4, "inline")];
         assert_eq!(seen, expected.map(|(at, url)| (at, url.to_owned())));
+        let mut visited = Vec::new();
+        let visit = &mut |at, chunk: &Chunk<'_>| {
+            visited.push((at, url(chunk.clone())));
+            if at == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        reader.visit("a", 1, visit).unwrap();
+        assert_eq!(visited, seen[..2]);
         assert_eq!(reader.count("a").unwrap(), 4);
         assert!(reader.chunks("b", 0).is_err());
     }

@@ -22,7 +22,9 @@ mod read;
 mod sharding;
 
 pub use arithmetic::{Arithmetic, ArithmeticError};
-pub use chunk_reader::{Chunk, ChunkReadError, ChunkReader, Chunks, HierarchyChunks, SourceRef};
+pub use chunk_reader::{
+    Chunk, ChunkReadError, ChunkReader, ChunkVisitor, Chunks, HierarchyChunks, SourceRef,
+};
 pub use codecs::{
     Codec, CodecError, CodecKind, FilterParameters, Implementation, Nbit, NbitType, OldJpeg, OldJpegStream,
     OutOfRange, Rounding, ScalarMap, ScaleOffset, StoredInteger, TiffScheme,

@@ -6,16 +6,17 @@
 //! root's consolidated metadata lists only nodes that any Zarr v3 reader can read. `references.json` contains the
 //! whole hierarchy without these marks.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, ops::ControlFlow};
 
 use serde_json::{Value, json};
 use virtualize_zarr::{Chunk, ChunkReader, Hierarchy, ZarrFormat};
 
 use super::{
-    EmitError, Sink, chunks_of,
+    EmitError, Sink,
     format::{Entry, Format, Writer, fsspec_python},
     json::{self, ChunkKeys},
     metadata::{Documents, consolidated_root, documents},
+    visit_chunks,
 };
 
 /// Name of the root's metadata document.
@@ -62,13 +63,14 @@ fn write(
         }
         let counts = array.chunk_grid.counts(&array.shape);
         let mut keys = ChunkKeys::new(path.as_bytes().to_vec(), counts.clone(), ZarrFormat::V3);
-        for item in chunks_of(chunks, &path, &counts)? {
-            if let (position, Chunk::Inline(bytes)) = item? {
+        visit_chunks(chunks, &path, &counts, |position, chunk| {
+            if let Chunk::Inline(bytes) = chunk {
                 let mut key = Vec::new();
                 keys.write(position, &mut key);
-                sink.put(&String::from_utf8_lossy(&key), &bytes)?;
+                sink.put(&String::from_utf8_lossy(&key), bytes)?;
             }
-        }
+            Ok(ControlFlow::Continue(()))
+        })?;
     }
     json::write(hierarchy, chunks, &mut sink.create(REFERENCES)?)?;
     Ok(sink.put(ROOT, &text(&consolidated_root(hierarchy, &readable)))?)
@@ -81,12 +83,10 @@ fn virtual_arrays(
 ) -> Result<BTreeSet<String>, EmitError> {
     let mut found = BTreeSet::new();
     for (path, array) in hierarchy.arrays() {
-        for item in chunks_of(reader, &path, &array.chunk_grid.counts(&array.shape))? {
-            if matches!(item?, (_, Chunk::Reference { .. })) {
-                found.insert(path.clone());
-                break;
-            }
-        }
+        visit_chunks(reader, &path, &array.chunk_grid.counts(&array.shape), |_, chunk| {
+            let is_virtual = matches!(chunk, Chunk::Reference { .. }) && found.insert(path.clone());
+            Ok(if is_virtual { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        })?;
     }
     Ok(found)
 }

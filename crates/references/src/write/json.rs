@@ -1,14 +1,15 @@
 //! Reference JSON: metadata as text, chunks as `[url, offset, length]` or inline, written incrementally.
 
-use std::io;
+use std::{io, ops::ControlFlow};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use virtualize_zarr::{Chunk, ChunkReader, Hierarchy, ZarrFormat};
 
 use super::{
-    EmitError, chunks_of,
+    EmitError,
     format::{Entry, Writer, fsspec_python, kerchunk_python},
     metadata::documents,
+    visit_chunks,
 };
 
 pub(crate) const KERCHUNK_JSON: Entry = Entry {
@@ -47,8 +48,7 @@ pub(crate) fn write(
         let mut keys = ChunkKeys::new(start, counts.clone(), hierarchy.format);
         // The url of the last reference, and the text between a chunk's key and its offset.
         let (mut last, mut middle) = (String::new(), Vec::new());
-        for item in chunks_of(chunks, &path, &counts)? {
-            let (position, chunk) = item?;
+        visit_chunks(chunks, &path, &counts, |position, chunk| {
             let buffer = refs.entry()?;
             keys.write(position, buffer);
             match chunk {
@@ -61,17 +61,18 @@ pub(crate) fn write(
                         middle.push(b',');
                     }
                     buffer.extend_from_slice(&middle);
-                    number(offset, buffer);
+                    number(*offset, buffer);
                     buffer.push(b',');
-                    number(length, buffer);
+                    number(*length, buffer);
                     buffer.push(b']');
                 }
                 Chunk::Inline(bytes) => {
                     buffer.extend_from_slice(b"\":");
-                    inline(&bytes, buffer);
+                    inline(bytes, buffer);
                 }
             }
-        }
+            Ok(ControlFlow::Continue(()))
+        })?;
     }
     Ok(refs.finish()?)
 }

@@ -10,7 +10,7 @@ mod metadata;
 mod parquet;
 mod recognize;
 
-use std::io;
+use std::{io, ops::ControlFlow};
 
 use virtualize_zarr::{Chunk, ChunkReadError, ChunkReader, Hierarchy, HierarchyChunks, ZarrFormat};
 
@@ -147,27 +147,34 @@ fn check(hierarchy: &Hierarchy, format: Format) -> Result<(), EmitError> {
     }
 }
 
-/// Returns the chunks of the array at `path`, in a grid of `counts` chunks along each axis. Positions ascend and are inside
-/// the grid.
-fn chunks_of<'a>(
-    reader: &'a mut dyn ChunkReader,
-    path: &'a str,
-    counts: &'a [u64],
-) -> Result<impl Iterator<Item = Result<(u64, Chunk<'a>), EmitError>>, EmitError> {
-    let (total, mut next) = (grid_total(counts), 0);
-    let chunks = reader.chunks(path, 0).map_err(EmitError::Chunks)?;
-    Ok(chunks.map(move |item| {
-        let (position, chunk) = item.map_err(EmitError::Chunks)?;
+/// Passes the chunks of the array at `path`, in a grid of `counts` chunks along each axis, to a function, which returns
+/// whether to continue. Positions ascend and are inside the grid.
+fn visit_chunks(
+    reader: &mut dyn ChunkReader,
+    path: &str,
+    counts: &[u64],
+    mut visit: impl FnMut(u64, &Chunk<'_>) -> Result<ControlFlow<()>, EmitError>,
+) -> Result<(), EmitError> {
+    let (total, mut next, mut failed) = (grid_total(counts), 0, None);
+    let read = reader.visit(path, 0, &mut |position, chunk| {
         let problem = if position >= total {
             format!("chunk {position} is outside its grid of {counts:?} chunks")
         } else if position < next {
             format!("chunk {position} is out of order, expected {next} or a later one")
         } else {
             next = position.saturating_add(1);
-            return Ok((position, chunk));
+            return visit(position, chunk).unwrap_or_else(|error| {
+                failed = Some(error);
+                ControlFlow::Break(())
+            });
         };
-        Err(EmitError::array(path, problem))
-    }))
+        failed = Some(EmitError::array(path, problem));
+        ControlFlow::Break(())
+    });
+    match failed {
+        Some(error) => Err(error),
+        None => read.map_err(EmitError::Chunks),
+    }
 }
 
 /// Returns the number of chunks of a grid, at most 2⁶³.

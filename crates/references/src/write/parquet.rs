@@ -15,6 +15,7 @@ use std::{
     collections::{BTreeMap, HashSet},
     hash::{DefaultHasher, Hasher},
     io,
+    ops::ControlFlow,
     sync::Arc,
 };
 
@@ -35,10 +36,11 @@ use serde_json::{Map, Value, json};
 use virtualize_zarr::{Chunk, ChunkReader, Hierarchy, Node};
 
 use super::{
-    EmitError, Sink, chunks_of,
+    EmitError, Sink,
     format::{Format, MAX_RECORDS, ZMETADATA},
     grid_total,
     metadata::documents,
+    visit_chunks,
 };
 
 /// Largest number of leading files without chunks that are written for an array. Unless the protocol is given, fsspec
@@ -74,8 +76,36 @@ pub(crate) fn write(
         let counts = array.chunk_grid.counts(&array.shape);
         let (total, records) = (grid_total(&counts), u64::from(record_size.get()));
         table.clear();
-        let records = Records { path: &path, records, total, has_url: false, next: 0 };
-        records.write(chunks_of(chunks, &path, &counts)?, &mut table, sink)?;
+        let mut records = Records { path: &path, records, total, has_url: false, next: 0 };
+        let mut file = 0;
+        visit_chunks(chunks, &path, &counts, |position, chunk| {
+            if position / records.records != file {
+                records.put(file, &mut table, sink)?;
+                file = position / records.records;
+            }
+            table.pad(usize::try_from(position % records.records).unwrap_or(usize::MAX));
+            let problem = match chunk {
+                Chunk::Inline(bytes) => {
+                    table.push_inline(bytes);
+                    return Ok(ControlFlow::Continue(()));
+                }
+                // Readers would mistake it for a whole file.
+                Chunk::Reference { offset: 0, length: 0, .. } => format!(
+                    "chunk {position} is 0 bytes at offset 0, which means the whole file in Parquet; write JSON"
+                ),
+                Chunk::Reference { source, offset, length } => {
+                    if let (Ok(offset), Ok(size)) = (i64::try_from(*offset), i64::try_from(*length)) {
+                        table.push_place(&source.url, offset, size);
+                        return Ok(ControlFlow::Continue(()));
+                    }
+                    format!("offset or length of chunk {position} is 2^63 or more")
+                }
+            };
+            Err(EmitError::array(&path, problem))
+        })?;
+        records.put(file, &mut table, sink)?;
+        table.clear();
+        records.leading(total.div_ceil(records.records), &mut table, sink)?;
     }
     let document = json!({"metadata": metadata, "record_size": record_size, "zarr_consolidated_format": 1});
     Ok(sink.put(ZMETADATA, format!("{document}\n").as_bytes())?)
@@ -112,47 +142,7 @@ struct Records<'a> {
     next: u64,
 }
 
-impl<'a> Records<'a> {
-    /// Writes the chunks of the array, one file after the other.
-    fn write(
-        mut self,
-        chunks: impl Iterator<Item = Result<(u64, Chunk<'a>), EmitError>>,
-        table: &mut Table,
-        sink: &mut dyn Sink,
-    ) -> Result<(), EmitError> {
-        let mut file = 0;
-        for item in chunks {
-            let (position, chunk) = item?;
-            if position / self.records != file {
-                self.put(file, table, sink)?;
-                file = position / self.records;
-            }
-            table.pad(usize::try_from(position % self.records).unwrap_or(usize::MAX));
-            let (source, offset, length) = match chunk {
-                Chunk::Inline(bytes) => {
-                    table.push_inline(&bytes);
-                    continue;
-                }
-                Chunk::Reference { source, offset, length } => (source, offset, length),
-            };
-            let problem = match (i64::try_from(offset), i64::try_from(length)) {
-                // Readers would mistake it for a whole file.
-                (Ok(0), Ok(0)) => format!(
-                    "chunk {position} is 0 bytes at offset 0, which means the whole file in Parquet; write JSON"
-                ),
-                (Ok(offset), Ok(size)) => {
-                    table.push_place(&source.url, offset, size);
-                    continue;
-                }
-                _ => format!("offset or length of chunk {position} is 2^63 or more"),
-            };
-            return Err(EmitError::array(self.path, problem));
-        }
-        self.put(file, table, sink)?;
-        table.clear();
-        self.leading(self.total.div_ceil(self.records), table, sink)
-    }
-
+impl Records<'_> {
     /// Writes a file if it has any chunk, preceded by the empty files that cannot be omitted.
     fn put(&mut self, file: u64, table: &mut Table, sink: &mut dyn Sink) -> Result<(), EmitError> {
         if table.is_empty() {
