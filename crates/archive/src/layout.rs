@@ -515,7 +515,8 @@ impl NamePattern {
     /// A name that does not match, or without a valid date where the pattern has one.
     pub fn given(&self, url: &str) -> Result<BTreeMap<String, Value>, CombineError> {
         let wrong = |problem| CombineError::of(url, problem);
-        let path = url.split(['?', '#']).next().unwrap_or(url);
+        let is_web = url.starts_with("http:") || url.starts_with("https:");
+        let path = if is_web { url.split(['?', '#']).next().unwrap_or(url) } else { url };
         let found = self.regex.captures(path);
         let found = found.ok_or_else(|| wrong(Problem::new(format!("file name does not match {self}"))))?;
         let given = match &self.parts {

@@ -51,11 +51,17 @@ fn metadata<'py>(py: Python<'py>, store: &VirtualStore, path: &str) -> PyResult<
     let array = store.view().array(path).ok_or_else(|| PyKeyError::new_err(path.to_owned()))?;
     let attributes = runtime::loads(py, &array.attributes.clone().into())?;
     let decided = store.report.arrays.get(path).and_then(|report| report.fill.as_ref()?.sentinel.clone());
-    // References have no report, but the attribute as xarray encodes it.
-    let encoded = |attribute| fill_value_attribute::decode(attribute, &array.data_type);
-    if let Some(attribute) = array.attributes.get("_FillValue")
-        && let Some(FillValue::Fixed(bytes)) = &decided.or_else(|| encoded(attribute))
-        && let Ok(Value::String(data_type)) = array.data_type.to_v2(Endian::Little)
+    // References have no report, but the attribute as xarray encodes it. Their type may not have the number.
+    let encoded = |data_type: &DataType| {
+        let attribute = array.attributes.get("_FillValue")?;
+        Some((fill_value_attribute::decode(attribute, data_type)?, data_type.clone()))
+    };
+    let sentinel = decided.map(|sentinel| (sentinel, array.data_type.clone()));
+    let sentinel = sentinel.or_else(|| encoded(&array.data_type));
+    let sentinel = sentinel.or_else(|| encoded(&DataType::Float64).filter(|_| array.data_type.is_float()));
+    if array.attributes.contains_key("_FillValue")
+        && let Some((FillValue::Fixed(bytes), data_type)) = &sentinel
+        && let Ok(Value::String(data_type)) = data_type.to_v2(Endian::Little)
     {
         let sentinel = self::array(py, bytes, data_type.into_bound_py_any(py)?)?.get_item(0)?;
         attributes.set_item("_FillValue", sentinel)?;

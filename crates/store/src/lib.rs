@@ -45,6 +45,6 @@ pub use lock::OutputLock;
 pub use meter::{Retries, Stats, Traffic};
 pub use object::{Object, open, open_listed};
 pub use output::{
-    OutputPlace, SideFile, SideObject, create_folder, is_temporary, put, remove, remove_abandoned,
-    sync_folder,
+    OutputPlace, SideFile, SideObject, check_is_json, create_folder, is_temporary, put, remove,
+    remove_abandoned, sync_folder,
 };

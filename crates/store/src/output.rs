@@ -58,6 +58,7 @@ impl SideFile {
             }
             None => {}
         }
+        check_is_json(target)?;
         let target = target.canonicalize().unwrap_or_else(|_| target.to_owned());
         let mode = existing.map(|found| found.permissions()).or_else(new_file_permissions);
         check_folder(&target)?;
@@ -167,6 +168,24 @@ pub fn create_folder(folder: &Path) -> Result<(), StoreError> {
         made => made.and_then(|()| sync_folder(folder_of(folder))),
     };
     made.map_err(StoreError::at(&folder.display().to_string()))
+}
+
+/// Checks that a file is absent or empty, or may be JSON: other files are never replaced.
+///
+/// # Errors
+/// [`StoreError::Occupied`].
+pub fn check_is_json(path: &Path) -> Result<(), StoreError> {
+    let mut start = [b'{'];
+    let name = path.display().to_string();
+    let read = match File::open(path) {
+        Ok(mut file) if file.metadata().is_ok_and(|found| found.is_file()) => file.read(&mut start),
+        _ => return Ok(()),
+    };
+    read.map_err(StoreError::at(&name))?;
+    if start == [b'{'] {
+        return Ok(());
+    }
+    Err(StoreError::Occupied { name, foreign: Some("something other than JSON".to_owned()) })
 }
 
 /// Returns the default mode of new files; the umask applies.

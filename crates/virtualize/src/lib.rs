@@ -60,7 +60,7 @@ pub use virtualize_references::{Format, MAX_RECORDS, Sink};
 pub use virtualize_remedy::{Code, Notation, OptionName, Remedy};
 pub use virtualize_store::{
     Access, FileVersion, ForeignStore, Listed, Object, Retries, SideFile, Stats, StoreError, StoreOptions,
-    Stores, open_listed,
+    Stores, check_is_json, open_listed,
 };
 pub use virtualize_zarr as zarr;
 

@@ -13,7 +13,9 @@ use virtualize::{
 };
 use virtualize_store::{Listed, list_page, look};
 
-use super::{Batch, NAMED, OnChange, OnFailure, each::Each, options::dimensions_of, shard::Parts};
+use super::{
+    Batch, NAMED, OnChange, OnFailure, each::Each, options::dimensions_of, shard::Parts, write::output_name,
+};
 use crate::{
     Along, Error, Event, Item, Journal, JournalError, Layout, Result,
     compat::is_coordinate,
@@ -105,12 +107,30 @@ impl Batch {
         self.run.append && self.run.shard.is_none()
     }
 
-    /// Lists the files of the inputs, and passes them on in portions.
+    /// Lists the files of the inputs, without those that runs write, and passes them on in portions.
     pub(super) async fn for_each_listed(
         &self,
         events: &Events,
-        take: impl FnMut(Vec<Item>) -> Result<()>,
+        mut take: impl FnMut(Vec<Item>) -> Result<()>,
     ) -> Result<()> {
+        let journal = output_name(&self.journal_path().display().to_string());
+        let output = output_name(&self.output);
+        let is_written = |url: &str| {
+            let is_journal =
+                url.strip_prefix(&journal).is_some_and(|end| ["", "-wal", "-shm"].contains(&end));
+            // Another output of this name would replace a source, which is an error.
+            let is_output = url.strip_prefix(&output).is_some_and(|end| match end {
+                "" => output.ends_with(".json"),
+                end => end.starts_with('/'),
+            });
+            is_journal
+                || is_output
+                || url.rsplit('/').next().is_some_and(|name| name.starts_with(".virtualize-"))
+        };
+        let take = |mut items: Vec<Item>| {
+            items.retain(|item| !is_written(&item.url));
+            take(items)
+        };
         let options =
             ListOptions { store: self.options.store.clone(), assets: self.assets.clone(), absent: false };
         each_page(self.inputs.clone(), &self.filter, options, (&self.cancel, events), take).await

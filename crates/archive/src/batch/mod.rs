@@ -301,6 +301,10 @@ impl Batch {
         if self.run.dry_run && (self.each || self.run.shard.is_some()) {
             return Err(Error::usage("--dry-run cannot be combined with --each or --shard", None));
         }
+        if self.journal_path() == Path::new(&self.output) {
+            let remedy = Remedy::turn_on(OptionName::Journal, "name another file");
+            return Err(Error::usage("the journal cannot be the output", remedy));
+        }
         if self.run.shard.is_some() {
             self.check_combined()?;
         } else if local_path(&self.journal_path().display().to_string()).is_none() {

@@ -60,11 +60,8 @@ pub(super) fn unify(
     let mut candidates = UNITS.iter().copied().filter(|unit| unit.nanoseconds <= target.unit.nanoseconds);
     let whole = candidates.find(|unit| facts.iter().all(|(_, facts)| facts.whole.contains(unit)));
     let unit = whole.unwrap_or(target.unit);
-    let text = if unit == target.unit {
-        units.text.clone()
-    } else {
-        format!("{} since {}", unit.name, target.since)
-    };
+    // xarray knows fewer spellings of units than cftime.
+    let text = format!("{} since {}", unit.name, target.since);
     let mut converted = Vec::new();
     for (name, facts) in facts {
         let Some(growing) = arrays.get(name) else { continue };

@@ -336,7 +336,7 @@ fn shard_unopened(error: JournalError) -> Error {
 /// SQLite application ID of a journal: "vjrn".
 const APPLICATION: i32 = 0x766A_726E;
 /// Version of the schema.
-const VERSION: i32 = 8;
+const VERSION: i32 = 9;
 const TABLES: &str = include_str!("schema.sql");
 const STAGED: &str = include_str!("staged.sql");
 

@@ -15,7 +15,7 @@ use crate::{
     compat::{is_coordinate, roles::text},
     error::{CombineError, Problem},
     values::{
-        Given, Key, Scalar,
+        Given, Key, Scalar, TOLERANCE,
         calendar::{TimeUnits, decode},
         elements,
     },
@@ -61,6 +61,8 @@ pub(crate) struct Range {
     pub digest: u64,
     /// Units and calendar, if the coordinate has any. Files share them.
     pub units: Option<Arc<Units>>,
+    /// Whether they are three or more floats, evenly spaced but for rounding.
+    pub is_even: bool,
 }
 
 /// Units of a coordinate.
@@ -121,7 +123,7 @@ impl Range {
     /// Returns the range of coordinates, without missing ones; `None` if all are missing.
     pub(super) fn of(scalars: &[Scalar], digest: u64, units: Option<Arc<Units>>) -> Option<Self> {
         let (first, last) = (scalars.first()?.clone(), scalars.last()?.clone());
-        Some(Self { first, last, direction: direction(scalars), digest, units })
+        Some(Self { first, last, direction: direction(scalars), digest, units, is_even: is_even(scalars) })
     }
 
     /// Returns the range of some of its coordinates.
@@ -175,6 +177,20 @@ fn direction(scalars: &[Scalar]) -> Direction {
         _ if all(std::cmp::Ordering::Greater) => Direction::Decreasing,
         _ => Direction::Neither,
     }
+}
+
+/// Returns whether coordinates are three or more floats, evenly spaced but for rounding to their type.
+fn is_even(scalars: &[Scalar]) -> bool {
+    let number = |scalar: &Scalar| if let Scalar::Float(number) = scalar { Some(*number) } else { None };
+    let Some(numbers) = scalars.iter().map(number).collect::<Option<Vec<f64>>>() else { return false };
+    let [first, _, .., last] = *numbers else { return false };
+    #[expect(clippy::cast_precision_loss, reason = "positions are compared roughly")]
+    let position = |n: usize| first + (last - first) * n as f64 / (numbers.len() - 1) as f64;
+    #[expect(clippy::cast_possible_truncation, reason = "finds out whether they are of type float32")]
+    let is_single = numbers.iter().all(|number| f64::from(*number as f32) == *number);
+    let epsilon = if is_single { f64::from(f32::EPSILON) } else { f64::EPSILON };
+    let limit = TOLERANCE / 10.0 * (position(1) - first).abs() + epsilon * first.abs().max(last.abs());
+    numbers.iter().enumerate().all(|(n, number)| (number - position(n)).abs() <= limit)
 }
 
 /// The factor of FNV-1a with 64 bits.
@@ -310,7 +326,7 @@ fn range(array: &Array, values: &ArrayValues, format: virtualize::zarr::ZarrForm
 fn of_one(given: Given) -> Range {
     let (units, scalar) = (Units::of(given.units, given.calendar()), given.value);
     let digest = digest([Some(&scalar)], units.as_deref());
-    Range { first: scalar.clone(), last: scalar, direction: Direction::Single, digest, units }
+    Range { first: scalar.clone(), last: scalar, direction: Direction::Single, digest, units, is_even: false }
 }
 
 /// Returns all coordinates of a file along a dimension; `None` if some are missing, or were not read. `values` returns those of
@@ -329,8 +345,8 @@ pub(crate) fn coordinates(
     elements(&values)?.map(scalar).collect()
 }
 
-/// A range as it is stored: first and last coordinate, order, hash, units, calendar.
-type RangeText = (ScalarText, ScalarText, Direction, u64, Option<String>, Option<String>);
+/// A range as it is stored: first and last coordinate, order, hash, units, calendar, evenness.
+type RangeText = (ScalarText, ScalarText, Direction, u64, Option<String>, Option<String>, bool);
 
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
@@ -353,12 +369,12 @@ impl From<Range> for RangeText {
             Scalar::Float(float) => ScalarText::Bits([float.to_bits()]),
             Scalar::Text(text) => ScalarText::Text(text.to_string()),
         });
-        (first, last, range.direction, range.digest, units, calendar)
+        (first, last, range.direction, range.digest, units, calendar, range.is_even)
     }
 }
 
 impl From<RangeText> for Range {
-    fn from((first, last, direction, digest, units, calendar): RangeText) -> Self {
+    fn from((first, last, direction, digest, units, calendar, is_even): RangeText) -> Self {
         let [first, last] = [first, last].map(|text| match text {
             ScalarText::Int(int) => Scalar::Int(int),
             ScalarText::Unsigned(int) => Scalar::Unsigned(int),
@@ -366,6 +382,7 @@ impl From<RangeText> for Range {
             ScalarText::Bits([bits]) => Scalar::Float(f64::from_bits(bits)),
             ScalarText::Text(text) => Scalar::Text(Arc::new(text)),
         });
-        Self { first, last, direction, digest, units: Units::of(units.as_deref(), calendar.as_deref()) }
+        let units = Units::of(units.as_deref(), calendar.as_deref());
+        Self { first, last, direction, digest, units, is_even }
     }
 }

@@ -88,28 +88,34 @@ impl<'a> Line<'a> {
         Ok(Some(line))
     }
 
-    /// Finds the ends of files that differ by rounding, of pixels whose size is that of the smallest.
+    /// Finds the ends of files that differ by rounding, if all files are evenly spaced by the same step, as pixels are.
     fn snap(&mut self, count: u32) {
         let mut ends = Vec::new();
-        let mut step = f64::INFINITY;
+        let (mut step, mut largest, mut is_grid) = (f64::INFINITY, 0_f64, false);
         for file in 0..count {
-            let Some(Range { first: Scalar::Float(first), last: Scalar::Float(last), .. }) = self.range(file)
+            let Some(Range {
+                first: Scalar::Float(first), last: Scalar::Float(last), units, is_even, ..
+            }) = self.range(file)
             else {
                 return;
             };
-            let units = self.range(file).and_then(|range| range.units.as_ref());
-            if units.is_some_and(|units| units.of_times().is_some()) {
+            if units.as_ref().is_some_and(|units| units.of_times().is_some()) {
                 return;
             }
             let size = self.size(file);
+            if size > 2 && !is_even {
+                return;
+            }
+            is_grid |= is_even;
             if size > 1 {
                 #[expect(clippy::cast_precision_loss, reason = "steps are compared roughly")]
                 let own = (last - first).abs() / (size - 1) as f64;
-                step = step.min(own);
+                (step, largest) = (step.min(own), largest.max(own));
             }
             ends.extend([*first, *last]);
         }
-        if self.comparison != Comparison::Plain || !step.is_finite() {
+        // Steps of binary32 coordinates differ by more than a millionth.
+        if self.comparison != Comparison::Plain || !is_grid || largest > step * 1.01 {
             return;
         }
         ends.sort_by(f64::total_cmp);

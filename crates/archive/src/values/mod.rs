@@ -320,7 +320,7 @@ impl Packing {
 }
 
 /// Fraction of a pixel by which equal positions may differ.
-const TOLERANCE: f64 = 1e-6;
+pub(crate) const TOLERANCE: f64 = 1e-6;
 
 /// Evenly spaced coordinates.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]

@@ -12,14 +12,14 @@ use std::{
 };
 
 use tokio_util::sync::CancellationToken;
-use virtualize::{OptionName, SideFile};
+use virtualize::{OptionName, SideFile, check_is_json};
 use virtualize_archive::{Along, NamePattern, Proposal, Scan as Found, Summary, scan_inputs};
 
 pub(crate) use journal::{run as journal, without_secrets};
 
 use crate::{
     arguments::{self, Batch, Scan},
-    error::Failure,
+    error::{Failure, Usage},
     messages::{self, FLAGS, quoted},
     terminal::json,
 };
@@ -70,6 +70,11 @@ pub(crate) async fn batch(arguments: &Batch) -> Result<(), Failure> {
     let target = arguments.target()?;
     let options = arguments::checked(&arguments.options.source, target.zarr_format())?;
     let mut batch = arguments.options.batch.batch(arguments.output(), target, options);
+    if let Some(log) = arguments.json_log.as_deref()
+        && (batch.journal_path() == Path::new(log) || Path::new(&arguments.output()) == Path::new(log))
+    {
+        return Err(Usage::new(format!("{log}: the log cannot be the output or the journal")).into());
+    }
     batch.command.clone_from(&arguments.command);
     batch.cancel = stopped_by_signals();
     let progress = Arc::new(Progress::new(false, arguments.quiet, log(arguments.json_log.as_deref())?));
@@ -99,10 +104,13 @@ fn log(place: Option<&str>) -> Result<Option<Box<dyn io::Write + Send>>, Failure
     match place {
         None => Ok(None),
         Some("-") => Ok(Some(Box::new(io::stdout()))),
-        Some(path) => match File::create(path) {
-            Ok(file) => Ok(Some(Box::new(io::BufWriter::new(file)))),
-            Err(error) => Err(Failure::File { path: path.to_owned(), error }),
-        },
+        Some(path) => {
+            check_is_json(Path::new(path)).map_err(virtualize::Error::from)?;
+            match File::create(path) {
+                Ok(file) => Ok(Some(Box::new(io::BufWriter::new(file)))),
+                Err(error) => Err(Failure::File { path: path.to_owned(), error }),
+            }
+        }
     }
 }
 

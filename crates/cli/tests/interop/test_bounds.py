@@ -249,11 +249,11 @@ def tiles(path, count):
 @pytest.mark.slow
 @pytest.mark.parametrize("write, most", [
     (lambda path, count: chunks_under_a_tree(path, count, libver="earliest"), 30),
-    (lambda path, count: chunks_under_a_tree(path, count, libver="latest"), 38),
+    (lambda path, count: chunks_under_a_tree(path, count, libver="latest"), 30),
     (tiles, 37),
 ], ids=["version 1 B-tree", "version 2 B-tree", "tiles"])
 def test_memory_for_each_chunk(tmp_path, write, most):
-    """At most `most` bytes: the columns are not copied, and nodes and tables are not held whole. The records of a version 2 B-tree are, until they are columns."""
+    """At most `most` bytes: the columns are not copied, and the tree or the tables are not held whole."""
     peaks, counts = [], (1_000, 801_000 * SCALE)
     for count in counts:
         write(tmp_path / "file", count)

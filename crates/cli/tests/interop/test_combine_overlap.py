@@ -157,3 +157,12 @@ def test_random_runs(tmp_path, fmt, seed):
     xr.testing.assert_equal(got, want)
     for name in ("t", "i"):
         assert got[name].dtype == want[name].dtype
+
+
+@pytest.mark.parametrize("how", [(), ("--on-duplicate", "first"), ("--on-duplicate", "last")])
+def test_uneven_coordinates_that_are_close(tmp_path, fmt, how):
+    """Only ends of evenly spaced files, as those of tiles, may differ by rounding."""
+    levels = [[0., 10., 20., 5e8], [5e8 + 100, 1e9]]
+    files = [write(tmp_path / f"{k}.nc", xr.Dataset({"v": ("level", np.arange(len(at)) + 10 * k)}, coords={"level": at})) for k, at in enumerate(levels)]
+    got, _ = combined(tmp_path, fmt, files, "--concat-dim", "level", *how)
+    xr.testing.assert_identical(got, originals(files, combine="nested", concat_dim="level"))

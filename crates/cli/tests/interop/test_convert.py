@@ -279,3 +279,45 @@ def test_names_that_begin_with_a_dot(tmp_path, zarr_format):
     run = virtualize("convert", tmp_path / "s.zarr", "-f", JSON[zarr_format - 2])
     assert run.status == 0, run.stderr
     assert {path: array[...].tolist() for path, array in arrays(run.references).items()} == dict.fromkeys(("a", ".b", ".g/.c"), [0, 1, 2])
+
+
+@pytest.mark.parametrize("sentinel, dtype", [(0.1, "<f4"), (1e20, ">f4"), (1e40, "<f4"), (-9999.9, "<f2"), (-9999.0, "<f4")])
+def test_sentinels_that_the_type_cannot_represent_mask_nothing(tmp_path, sentinel, dtype):
+    import base64
+    import xarray as xr
+    with np.errstate(over="ignore"):
+        values = np.array([sentinel, 1, np.inf], dtype)
+    inline = "base64:" + base64.b64encode(values.tobytes()).decode()
+    array = {"zarr_format": 2, "shape": [3], "chunks": [3], "dtype": dtype, "compressor": None, "filters": None, "order": "C", "fill_value": None}
+    attributes = {"_ARRAY_DIMENSIONS": ["x"], "_FillValue": sentinel}
+    refs = {".zgroup": '{"zarr_format":2}', "a/.zarray": json.dumps(array), "a/.zattrs": json.dumps(attributes), "a/0": inline}
+    (tmp_path / "v2.json").write_text(json.dumps({"version": 1, "refs": refs}))
+
+    def masked(path, consolidated):
+        with xr.open_zarr(clients.open_store(json.loads(path.read_text())), consolidated=consolidated) as ds:
+            return np.isnan(ds.a.values).tolist()
+    expected = masked(tmp_path / "v2.json", False)
+    run = virtualize("convert", tmp_path / "v2.json", "-f", "zarr3-json", "-o", tmp_path / "v3.json")
+    assert run.status == 0, run.stderr
+    assert masked(tmp_path / "v3.json", True) == expected
+    assert ("cannot represent it" in run.stderr) == (sentinel != -9999), run.stderr
+    # The attribute as it is in Zarr v3.
+    v3 = json.loads((tmp_path / "v3.json").read_text())
+    for key in ("zarr.json", "a/zarr.json"):
+        document = json.loads(v3["refs"][key])
+        for node in (document["consolidated_metadata"]["metadata"]["a"] if key == "zarr.json" else document,):
+            node["attributes"]["_FillValue"] = base64.b64encode(np.float64(sentinel).tobytes()).decode()
+        v3["refs"][key] = json.dumps(document)
+    (tmp_path / "v3.json").write_text(json.dumps(v3))
+    assert masked(tmp_path / "v3.json", True) == expected
+    run = virtualize("convert", tmp_path / "v3.json", "-f", "kerchunk-json", "-o", tmp_path / "back.json")
+    assert run.status == 0 and ("cannot represent it" in run.stderr) == (sentinel != -9999), run.stderr
+    assert masked(tmp_path / "back.json", True) == expected
+
+
+def test_integers_of_more_than_64_bits(tmp_path):
+    """Python keeps them; they would be rounded to floats here."""
+    refs = {".zgroup": '{"zarr_format":2}', ".zattrs": '{"id": 123456789012345678901234567890}'}
+    (tmp_path / "x.json").write_text(json.dumps(refs))
+    run = virtualize("convert", tmp_path / "x.json")
+    assert run.status == 1 and "integer 123456789012345678901234567890 has more than 64 bits" in run.stderr, run.stderr

@@ -315,3 +315,31 @@ def test_kill_while_a_prefix_is_replaced(bucket, tmp_path, kind, seed):
     assert same(read(download(client, tmp_path / "last"), fmt), expected[1])
     fresh = tree(output(files[1], tmp_path / "fresh", fmt, *more))
     assert set(objects(client)) == {"outside"} | {f"out/{key}" for key, content in fresh.items() if content is not None}
+
+
+def test_other_files_are_never_replaced(tmp_path):
+    """Logs, reports and references replace JSON only: a typing error must not cost a source file."""
+    files = [write(tmp_path / f"f{k}.h5", 4, k) for k in range(2)]
+    before = [file.read_bytes() for file in files]
+    pattern, out = tmp_path / "f*.h5", tmp_path / "o.json"
+    (tmp_path / "list.txt").write_text("\n".join(map(str, files)))
+    for arguments in [("batch", pattern, "--each", "-o", tmp_path / "each", "--json-log", files[1]), ("scan", pattern, "-o", files[1]),
+                      (files[0], "-o", files[1]), ("batch", "--list", tmp_path / "list.txt", "--each", "-o", tmp_path / "each", "--json-log", tmp_path / "list.txt")]:
+        run = virtualize(*arguments)
+        assert run.status == 1 and "something other than JSON" in run.stderr, run.stderr
+    assert [file.read_bytes() for file in files] == before
+    for option in ("--journal", "--json-log"):
+        run = virtualize("batch", files[0], "--concat-dim", "time", "-o", out, option, out)
+        assert run.status == 2 and "cannot be the output" in run.stderr, run.stderr
+    assert not out.exists()
+
+
+def test_a_folder_that_contains_its_output(tmp_path):
+    """The journal, the lock and the output are not inputs of the next run."""
+    for arguments in [("--concat-dim", "time", "-o", "o.json"), ("--each", "-o", "each/")]:
+        folder = tmp_path / arguments[-1][0]
+        folder.mkdir()
+        write(folder / "f0.h5", 4, 0)
+        for k in range(2):
+            run = virtualize("batch", folder, *arguments[:-1], f"{folder}/{arguments[-1]}")
+            assert run.status == 0 and "1 files" in run.stderr, run.stderr

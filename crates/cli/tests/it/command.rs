@@ -139,15 +139,18 @@ fn references_go_to_standard_output_or_to_a_file_and_are_the_same() {
 #[test]
 fn an_existing_output_survives_failure() {
     let folder = Folder::new();
-    let out = folder.file("out.json", b"old");
+    let out = folder.file("out.json", b"{}");
     fails(&virtualize(&[&folder.file("a.nc", b"nothing"), "-o", &out]), 1, &["neither"]);
-    assert_eq!(fs::read(&out).unwrap(), b"old");
+    assert_eq!(fs::read(&out).unwrap(), b"{}");
     assert_eq!(folder.names(), ["a.nc", "out.json"]);
     let file = fixture("tiff/tiles.tif");
     fails(&virtualize(&[&file, "-o", &folder.path("no/out.json")]), 1, &["no/out.json"]);
     fails(&virtualize(&[&file, "-o", folder.0.path().to_str().unwrap()]), 1, &["a directory"]);
     assert!(virtualize(&[&file, "-o", &out]).status.success());
-    assert_ne!(fs::read(&out).unwrap(), b"old");
+    assert_ne!(fs::read(&out).unwrap(), b"{}");
+    let other = folder.file("results.csv", b"a,b");
+    fails(&virtualize(&[&file, "-o", &other]), 1, &["something other than JSON", "choose another output"]);
+    assert_eq!(fs::read(&other).unwrap(), b"a,b");
 }
 
 #[test]

@@ -1,18 +1,44 @@
 //! `NaN` and `Infinity` as Python writes them into JSON: bare words, which JSON does not allow.
 
+use serde::de::Error as _;
 use serde_json::Value;
 
 /// Bare words and the text by which Zarr encodes them. `-Infinity` must precede `Infinity`.
 const WORDS: [(&str, &str); 3] =
     [("-Infinity", "\"-Infinity\""), ("Infinity", "\"Infinity\""), ("NaN", "\"NaN\"")];
 
-/// Parses JSON in which bare words count as text.
+/// Parses JSON in which bare words count as text. Integers of more than 64 bits are an error: they would be rounded.
 pub(crate) fn parse(text: &[u8]) -> Result<Value, serde_json::Error> {
     let strict = serde_json::from_slice(text);
-    match (&strict, std::str::from_utf8(text)) {
-        (Err(_), Ok(text)) => serde_json::from_str(&quoted(text)).or(strict),
-        _ => strict,
+    let Ok(text) = std::str::from_utf8(text) else { return strict };
+    if let Some(integer) = large_integer(text) {
+        return Err(serde_json::Error::custom(format!("integer {integer} has more than 64 bits")));
     }
+    if strict.is_err() { serde_json::from_str(&quoted(text)).or(strict) } else { strict }
+}
+
+/// Returns the first integer of more than 64 bits.
+fn large_integer(text: &str) -> Option<&str> {
+    if text.split(|c: char| !c.is_ascii_digit()).all(|digits| digits.len() < 19) {
+        return None;
+    }
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let length = match first {
+            '"' => string_len(rest),
+            '-' | '0'..='9' => rest
+                .find(|c: char| !matches!(c, '0'..='9' | '+' | '-' | '.' | 'e' | 'E'))
+                .unwrap_or(rest.len()),
+            _ => first.len_utf8(),
+        };
+        let (token, after) = rest.split_at_checked(length)?;
+        let is_integer = token.trim_start_matches('-').bytes().all(|byte| byte.is_ascii_digit());
+        if is_integer && token.len() > 1 && token.parse::<i64>().is_err() && token.parse::<u64>().is_err() {
+            return Some(token);
+        }
+        rest = after;
+    }
+    None
 }
 
 /// Whether the text may contain bare words.
@@ -68,5 +94,17 @@ mod tests {
         assert_eq!(read, expected);
         assert!(parse(b"{\"a\": nan}").is_err());
         assert!(parse(b"\"NaN").is_err());
+    }
+
+    #[test]
+    fn integers_of_more_than_64_bits_are_refused() {
+        let exact = br#"[18446744073709551615, -9223372036854775808, 0.12345678901234567890, 1e400000000000000000000, "99999999999999999999"]"#;
+        assert_eq!(large_integer(std::str::from_utf8(exact).unwrap()), None);
+        for large in
+            ["18446744073709551616", "-9223372036854775809", "[1,{\"a\":123456789012345678901234567890}]"]
+        {
+            let error = parse(large.as_bytes()).unwrap_err().to_string();
+            assert!(error.contains("has more than 64 bits"), "{error}");
+        }
     }
 }

@@ -169,6 +169,7 @@ fn dimensions(generator: &Json) -> Result<Vec<(String, Values)>, ReferencesError
 enum Value {
     Number(i64),
     Text(String),
+    Bool(bool),
 }
 
 impl fmt::Display for Value {
@@ -176,6 +177,7 @@ impl fmt::Display for Value {
         match self {
             Self::Number(number) => number.fmt(f),
             Self::Text(text) => text.fmt(f),
+            Self::Bool(value) => f.write_str(if *value { "True" } else { "False" }),
         }
     }
 }
@@ -192,8 +194,12 @@ type Rendered<T> = Result<T, Cow<'static, str>>;
 
 impl Scope<'_> {
     fn render(&self, text: &str) -> Rendered<String> {
-        if text.contains("{%") {
-            return Err("statements are not supported".into());
+        // Jinja removes comments, blanks beside `{{-`, and a line break at the end.
+        if let Some(found) = ["{%", "{#", "{{-", "{{+"].into_iter().find(|token| text.contains(token)) {
+            return Err(format!("{found} is not supported").into());
+        }
+        if text.ends_with('\n') {
+            return Err("ends with a line break".into());
         }
         let (mut out, mut rest) = (String::with_capacity(text.len()), text);
         while let Some((plain, expression)) = rest.split_once("{{") {
@@ -274,6 +280,7 @@ impl<'a> Expression<'a> {
             let is_chosen = match self.comparison()? {
                 Value::Number(number) => number != 0,
                 Value::Text(text) => !text.is_empty(),
+                Value::Bool(value) => value,
             };
             if !self.takes("else") {
                 return Err(self.unexpected("else"));
@@ -285,7 +292,7 @@ impl<'a> Expression<'a> {
         Ok(value)
     }
 
-    /// `a == b` and the like, which are 1 if true and 0 otherwise.
+    /// `a == b` and the like.
     fn comparison(&mut self) -> Rendered<Value> {
         let value = self.sum()?;
         type Test = fn(&Value, &Value) -> bool;
@@ -304,26 +311,33 @@ impl<'a> Expression<'a> {
         if std::mem::discriminant(&value) != std::mem::discriminant(&other) {
             return Err("comparison of a number with text".into());
         }
-        Ok(Value::Number(test(&value, &other).into()))
+        Ok(Value::Bool(test(&value, &other)))
     }
 
-    /// `a + b`, `a - b`, and `a ~ b`, which joins text.
+    /// `a + b` and `a - b`.
     fn sum(&mut self) -> Rendered<Value> {
-        let mut value = self.product()?;
+        let mut value = self.concatenation()?;
         loop {
             value = if self.takes("+") {
-                match (value, self.product()?) {
+                match (value, self.concatenation()?) {
                     (Value::Text(one), Value::Text(other)) => joined(&one, &other)?,
                     (one, other) => calculated(i64::checked_add, &one, &other)?,
                 }
             } else if self.takes("-") {
-                calculated(i64::checked_sub, &value, &self.product()?)?
-            } else if self.takes("~") {
-                joined(&value.to_string(), &self.product()?.to_string())?
+                calculated(i64::checked_sub, &value, &self.concatenation()?)?
             } else {
                 return Ok(value);
             };
         }
+    }
+
+    /// `a ~ b`, which joins text.
+    fn concatenation(&mut self) -> Rendered<Value> {
+        let mut value = self.product()?;
+        while self.takes("~") {
+            value = joined(&value.to_string(), &self.product()?.to_string())?;
+        }
+        Ok(value)
     }
 
     /// `a * b`, `a // b` and `a % b`, which formats a value if `a` is text.
@@ -426,6 +440,9 @@ impl<'a> Expression<'a> {
             }
         }
         let digits = self.takes_while(|c| c.is_ascii_digit());
+        if digits.starts_with('0') && !digits.trim_start_matches('0').is_empty() {
+            return Err(format!("{digits}: expected a number without leading zeros").into());
+        }
         if !digits.is_empty() {
             let number = digits.parse().map_err(|_| format!("{digits} is too large"))?;
             return Ok(Value::Number(number));
@@ -521,11 +538,12 @@ mod tests {
             ("{{'%5s|' % i}}", "    7|"),
             ("{{'%04d' % j}}", "-007"),
             ("{{(i + 1) * 1000 - 2}}", "7998"),
-            ("{{i // 2}} {{j // 2}} {{i % 4}} {{j % 4}} {{-i}}", "3 -4 3 1 -7"),
+            ("{{i // 2}} {{j // 2}} {{i % 4}} {{j % 4}} {{ -i}}", "3 -4 3 1 -7"),
             ("{{u ~ i}}{{u + '/'}}", "s3://b7s3://b/"),
             ("{{i * 2 ** 33}} {{j | int}} {{'12'|int + 1}}", "60129542144 -7 13"),
             ("{{[8, 16, i][2]}} {{['a', 'b'][-1]}}", "7 b"),
             ("{{'x' if i > 6 else 'y'}}{{8 if j == i else 16 if i else 0}}", "x16"),
+            ("{{i == 7}} {{'B' < 'A'}} {{0}} {{00}}", "True False 0 0"),
             ("no template", "no template"),
         ] {
             assert_eq!(render(text).as_deref(), Ok(expected), "{text}");
@@ -538,7 +556,11 @@ mod tests {
         let nested = |one: &str| format!("{{{{{}1}}}}", one.repeat(100_000));
         for (text, expected) in [
             (nested("("), "nested deeper"),
-            (nested("-"), "expected a name"),
+            (nested("-"), "{{- is not supported"),
+            ("{{ 010 }}".to_owned(), "without leading zeros"),
+            ("{{1 + i ~ 2}}".to_owned(), "arithmetic with text"),
+            ("{# a comment #}".to_owned(), "{# is not supported"),
+            ("{{u}}\n".to_owned(), "ends with a line break"),
             (nested("not "), "not is not defined"),
             (nested("f(a="), "nested deeper"),
             ("{{f(a=f)}}".to_owned(), "f needs arguments"),
@@ -548,7 +570,7 @@ mod tests {
             (nested("[1]["), "nested deeper"),
             ("{{2 ** 9999999999}}".to_owned(), "not a number of 64 bits"),
             ("{{[1][1]}}".to_owned(), "index 1 of a list of 1"),
-            ("{% for i in range(9) %}{% endfor %}".to_owned(), "statements are not supported"),
+            ("{% for i in range(9) %}{% endfor %}".to_owned(), "{% is not supported"),
             (format!("{{{{{}}}}}", vec!["u"; 20_000].join(" ~ ")), "more than 65536 bytes"),
             ("{{i * 9223372036854775807}}".to_owned(), "not a number of 64 bits"),
             ("{{i // 0}}".to_owned(), "not a number of 64 bits"),

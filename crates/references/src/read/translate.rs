@@ -111,9 +111,9 @@ impl Translator {
         };
         // Parameters that only v2 encodes.
         Codec::complete(&mut array.codecs, &array.data_type, chunk);
-        if let Some(value) = fill_in_v2(array)? {
-            self.pending.push((path.to_owned(), PendingChunks::Fill(value)));
-        }
+        let (pending, lost) = fill_in_v2(array)?;
+        self.pending.extend(pending.map(|value| (path.to_owned(), PendingChunks::Fill(value))));
+        self.changed.extend(lost.map(|what| (path.to_owned(), what)));
         array.to_zarray()?;
         Ok(())
     }
@@ -178,7 +178,11 @@ pub fn fill_in_v3(array: &mut Array) -> Option<String> {
             || fill_value_attribute::decode(value, &array.data_type) == array.fill_value
     };
     let is_ignored = array.fill_value.is_some() && attribute.as_ref().is_some_and(|value| !is_same(value));
-    let sentinel = array.fill_value.clone().or(parsed);
+    let is_rounded = array.fill_value.is_none()
+        && attribute.as_ref().and_then(|value| only(value).as_f64()).is_some_and(|number| {
+            array.data_type.is_float() && FillValue::from_f64(&array.data_type, number).exact().is_none()
+        });
+    let sentinel = array.fill_value.clone().or(parsed.filter(|_| !is_rounded));
     let encoded =
         sentinel.as_ref().and_then(|sentinel| fill_value_attribute::encode(sentinel, &sentinel_type(array)));
     // xarray masks no times.
@@ -192,32 +196,47 @@ pub fn fill_in_v3(array: &mut Array) -> Option<String> {
             "its attribute {SENTINEL} is dropped: readers of Zarr v2 mask its fill_value instead"
         ));
     }
-    is_lost.then(|| format!("{SENTINEL} is dropped: Zarr v3 has none for {}", array.data_type))
+    is_lost.then(|| match is_rounded {
+        true => no_element(&array.data_type),
+        false => format!("{SENTINEL} is dropped: Zarr v3 has none for {}", array.data_type),
+    })
+}
+
+/// Describes a sentinel that masks nothing.
+fn no_element(data_type: &DataType) -> String {
+    format!("{SENTINEL} is dropped: it masks nothing, since {data_type} cannot represent it")
 }
 
 /// Translates the fill value and sentinel of a Zarr v3 array to v2. The sentinel becomes the fill value if both are
 /// equal or no attribute can hold it; otherwise it becomes a plain attribute. Returns the value to fill missing chunks
-/// with if they would read as another one.
+/// with if they would read as another one, and a description of what is lost.
 ///
 /// # Errors
 /// A sentinel that is not of the array's type.
-fn fill_in_v2(array: &mut Array) -> Result<Option<FillValue>, ReferencesError> {
+fn fill_in_v2(array: &mut Array) -> Result<(Option<FillValue>, Option<String>), ReferencesError> {
     let zero = FillValue::zero(&array.data_type);
     let storage = array.fill_value.take().unwrap_or_else(|| zero.clone());
     let attribute = array.attributes.remove(SENTINEL).filter(|value| !value.is_null());
+    let mut lost = None;
     if let Some(value) = attribute {
-        let sentinel = fill_value_attribute::decode(&value, &array.data_type)
-            .or_else(|| fill_value_attribute::decode(&value, &sentinel_type(array)))
-            .ok_or_else(|| ReferencesError::Invalid("its _FillValue is not one of its type".to_owned()))?;
-        match plain(&sentinel, &sentinel_type(array)).filter(|_| sentinel != storage) {
-            Some(plain) => drop(array.attributes.insert(SENTINEL.to_owned(), plain)),
-            None => array.fill_value = Some(sentinel),
+        let decoded = |data_type: &DataType| fill_value_attribute::decode(&value, data_type);
+        match decoded(&array.data_type).or_else(|| decoded(&sentinel_type(array))) {
+            Some(sentinel) => match plain(&sentinel, &sentinel_type(array)).filter(|_| sentinel != storage) {
+                Some(plain) => drop(array.attributes.insert(SENTINEL.to_owned(), plain)),
+                None => array.fill_value = Some(sentinel),
+            },
+            None if array.data_type.is_float() && decoded(&DataType::Float64).is_some() => {
+                lost = Some(no_element(&array.data_type));
+            }
+            None => {
+                return Err(ReferencesError::Invalid("its _FillValue is not one of its type".to_owned()));
+            }
         }
     }
     let chunks = array.chunk_grid.counts(&array.shape).iter().try_fold(1_u64, |all, n| all.checked_mul(*n));
     let is_whole = Some(array.chunks.len()) == chunks;
     let reads_right = *array.fill_value.as_ref().unwrap_or(&zero) == storage;
-    Ok((!is_whole && !reads_right).then_some(storage))
+    Ok(((!is_whole && !reads_right).then_some(storage), lost))
 }
 
 /// Returns the type of `_FillValue`. For unsigned integers with `_Unsigned = "false"`, xarray requires a signed number.

@@ -50,12 +50,12 @@ fn a_change_is_noticed() {
 fn output_appears_only_when_it_is_complete() {
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().join("out.json");
-    fs::write(&target, "old").unwrap();
+    fs::write(&target, "{old").unwrap();
     let mut side = SideFile::create(&target).unwrap();
     side.write_all(b"half").unwrap();
-    assert_eq!(fs::read(&target).unwrap(), b"old");
+    assert_eq!(fs::read(&target).unwrap(), b"{old");
     drop(side);
-    assert_eq!(fs::read(&target).unwrap(), b"old");
+    assert_eq!(fs::read(&target).unwrap(), b"{old");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left behind");
     let mut side = SideFile::create(&target).unwrap();
     side.write_all(b"new").unwrap();
@@ -70,7 +70,7 @@ fn modes_and_links_stay() {
     use std::os::unix::fs::{PermissionsExt, symlink};
     let folder = tempfile::tempdir().unwrap();
     let (target, link) = (folder.path().join("out.json"), folder.path().join("link.json"));
-    fs::write(&target, "old").unwrap();
+    fs::write(&target, "{old").unwrap();
     fs::set_permissions(&target, fs::Permissions::from_mode(0o664)).unwrap();
     symlink(&target, &link).unwrap();
     let mut side = SideFile::create(&link).unwrap();

@@ -23,7 +23,8 @@ pub fn encode(value: &FillValue, data_type: &DataType) -> Option<Value> {
     is_number.then(|| value.to_json(data_type, ZarrFormat::V3).ok()).flatten()
 }
 
-/// Decodes what [`encode`] encodes, and plain JSON numbers; `None` for what is not a value of the type.
+/// Decodes what [`encode`] encodes, and plain JSON values; `None` for what is not a value of the type. A number that a type
+/// of floats cannot represent is none: xarray compares elements with the number itself, so that it masks none of them.
 pub fn decode(value: &Value, data_type: &DataType) -> Option<FillValue> {
     if let (Some(half), Some([real, imaginary])) =
         (complex_half(data_type), value.as_array().map(Vec::as_slice))
@@ -36,8 +37,9 @@ pub fn decode(value: &Value, data_type: &DataType) -> Option<FillValue> {
         };
     }
     let encoded = value.as_str().and_then(|text| BASE64_STANDARD.decode(text).ok());
-    match encoded.and_then(|bytes| bytes.try_into().ok()).map(f64::from_le_bytes) {
-        Some(number) if data_type.is_float() => FillValue::from_f64(data_type, number).value(),
+    let number = encoded.and_then(|bytes| bytes.try_into().ok()).map(f64::from_le_bytes);
+    match number.or_else(|| value.as_f64()) {
+        Some(number) if data_type.is_float() => FillValue::from_f64(data_type, number).exact(),
         _ => FillValue::from_json(value, data_type).ok(),
     }
 }
@@ -79,5 +81,17 @@ mod tests {
         assert_eq!(encode(&fixed(b"abc"), &DataType::FixedBytes(3)), None);
         assert_eq!(encode(&fixed(&[0; 2]), &DataType::Int32), None, "too short");
         assert_eq!(decode(&json!("AAAAAICHw8A="), &DataType::Int16), None, "only floats are Base64");
+    }
+
+    /// xarray 2026.9 masks no element of type float32 with `_FillValue` 0.1, nor an infinity with 1e40.
+    #[test]
+    fn numbers_that_the_type_cannot_represent_are_not_rounded() {
+        for (number, data_type) in
+            [(0.1, DataType::Float32), (1e40, DataType::Float32), (1e20, DataType::Float16)]
+        {
+            let encoded = encode(&fixed(&f64::to_le_bytes(number)), &DataType::Float64).unwrap();
+            assert_eq!(decode(&encoded, &data_type), None);
+            assert_eq!(decode(&json!(number), &data_type), None);
+        }
     }
 }

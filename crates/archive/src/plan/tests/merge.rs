@@ -28,6 +28,7 @@ fn files(kinds: &[Signature], count: usize) -> Files {
             direction: Direction::Increasing,
             digest: row as u64,
             units: None,
+            is_even: false,
         };
         let kind = files.kind(&kind.storage_digest(), || kind.digest());
         files.push(kind, FileExtent(vec![Extent { size: 2, range: Some(range) }].into()));

@@ -64,8 +64,8 @@ impl File {
         let units = Units::of(Some(if self.in_hours { HOURS } else { DAYS }), None);
         let scalars = self.scalars();
         let direction = Direction::Single;
-        let range =
-            Range { first: scalars[0].clone(), last: scalars[0].clone(), direction, digest: 0, units };
+        let (first, last) = (scalars[0].clone(), scalars[0].clone());
+        let range = Range { first, last, direction, digest: 0, units, is_even: false };
         range.part(&scalars).unwrap()
     }
 

@@ -25,6 +25,7 @@ pub(super) fn extent(first: i64, last: i64, units: Option<&str>) -> Extent {
         direction,
         digest: 0,
         units: Units::of(units, None),
+        is_even: false,
     };
     Extent { size: first.abs_diff(last) + 1, range: Some(range) }
 }

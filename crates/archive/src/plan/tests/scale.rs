@@ -23,7 +23,7 @@ fn a_plan_of_many_files() {
     files.reserve(usize::try_from(count).unwrap());
     let kind = files.kind("storage", || "signature".to_owned());
     for row in 0..count {
-        let text = format!("[[1,[{row},{row},\"=\",{row},\"hours since 1970-01-01\",\"standard\"]]]");
+        let text = format!("[[1,[{row},{row},\"=\",{row},\"hours since 1970-01-01\",\"standard\",false]]]");
         files.push(kind, serde_json::from_str::<FileExtent>(&text).unwrap());
     }
     let (loaded, start) = (start.elapsed(), (Instant::now(), peak()));

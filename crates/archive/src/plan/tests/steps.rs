@@ -10,7 +10,7 @@ use crate::{error::CombineError, values::Scalar};
 /// First and last coordinate of a file, of any type.
 fn of(first: Scalar, last: Scalar) -> Extent {
     let direction = if first == last { Direction::Single } else { Direction::Increasing };
-    Extent { size: 2, range: Some(Range { first, last, direction, digest: 0, units: None }) }
+    Extent { size: 2, range: Some(Range { first, last, direction, digest: 0, units: None, is_even: false }) }
 }
 
 fn plan_of(extents: impl IntoIterator<Item = Extent>) -> Result<Plan, CombineError> {

@@ -7,7 +7,8 @@ use super::super::{FileExtent, Range};
 use crate::values::Scalar;
 
 fn extent(first: Scalar, last: Scalar, units: Option<Arc<Units>>) -> Extent {
-    let range = Range { first, last, direction: Direction::Increasing, digest: u64::MAX, units };
+    let range =
+        Range { first, last, direction: Direction::Increasing, digest: u64::MAX, units, is_even: true };
     Extent { size: 24, range: Some(range) }
 }
 
@@ -56,9 +57,10 @@ fn each_direction_has_a_sign() {
         (Direction::Decreasing, "-"),
         (Direction::Neither, "?"),
     ] {
-        let range = Range { first: Scalar::Int(1), last: Scalar::Int(1), direction, digest: 5, units: None };
+        let (first, last) = (Scalar::Int(1), Scalar::Int(1));
+        let range = Range { first, last, direction, digest: 5, units: None, is_even: false };
         let extent = FileExtent(vec![Extent { size: 1, range: Some(range) }].into());
-        let text = format!("[{{\"size\":1,\"range\":[1,1,\"{sign}\",5,null,null]}}]");
+        let text = format!("[{{\"size\":1,\"range\":[1,1,\"{sign}\",5,null,null,false]}}]");
         assert_eq!(serde_json::to_string(&extent).unwrap(), text);
         assert_eq!(serde_json::from_str::<FileExtent>(&text).unwrap(), extent);
     }
@@ -71,7 +73,7 @@ fn the_text_is_small_and_stable() {
         vec![extent(Scalar::Int(0), Scalar::Float(23.5), units), Extent { size: 1, range: None }].into(),
     );
     let text = serde_json::to_string(&one).unwrap();
-    let range = r#"[0,23.5,"+",18446744073709551615,"hours since 2000-01-01",null]"#;
+    let range = r#"[0,23.5,"+",18446744073709551615,"hours since 2000-01-01",null,true]"#;
     assert_eq!(text, format!(r#"[{{"size":24,"range":{range}}},{{"size":1,"range":null}}]"#));
     for damaged in ["", "[]x", "[[24]]", "[[-1,null]]", r#"[[1,[0,0,"*",0,null,null]]]"#, r#"[[1,[0]]]"#] {
         assert!(serde_json::from_str::<FileExtent>(damaged).is_err(), "{damaged}");
