@@ -534,3 +534,21 @@ def test_duplicates_in_one_group_do_not_drop_the_elements_of_another(tmp_path, p
     for more in ([], ["--on-duplicate", policy]):
         done = virtualize(*arguments, *more)
         assert done.status == 1 and not out.exists() and "different values" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("units", [("hours since 2000-01-01", "us since 2000-01-01"), ("S SINCE 2000-01-01", "hours since 2000-01-01")])
+def test_converted_times_have_units_that_xarray_decodes(tmp_path, fmt, units):
+    """cftime knows more spellings of units than xarray."""
+    import netCDF4
+    files = []
+    for k, text in enumerate(units):
+        files.append(tmp_path / f"{k}.nc")
+        with netCDF4.Dataset(files[-1], "w") as file:
+            file.createDimension("time", 2)
+            time = file.createVariable("time", "i8", ("time",))
+            time[:], time.units = [3600 * (2 * k + 1), 3600 * (2 * k + 2)], text
+            file.createVariable("v", "f4", ("time",))[:] = [k, k]
+    got, _ = combined(tmp_path, fmt, files, "--concat-dim", "time")
+    nanoseconds = {"hours": 3_600_000_000_000, "us": 1_000, "S": 1_000_000_000}
+    expected = [np.datetime64("2000-01-01", "ns") + np.timedelta64(3600 * n * nanoseconds[text.split()[0]], "ns") for text, at in zip(units, ([1, 2], [3, 4])) for n in at]
+    assert sorted(got.time.values.astype("M8[ns]").tolist()) == sorted(np.array(expected).tolist())
