@@ -76,7 +76,8 @@ impl Service {
     /// Creates the service; it caches at most `files` mapped files.
     pub(crate) fn new(config: Config, files: u64) -> Result<Self, ConfigError> {
         let config = Arc::new(config);
-        let metrics = Arc::new(Metrics::new(&config.allowed.prefixes())?);
+        let metrics =
+            Arc::new(Metrics::new(&config.allowed.prefixes()).map_err(ConfigError::about("metrics"))?);
         let streams =
             usize::try_from(config.memory / 16 / STREAM).unwrap_or(usize::MAX).clamp(1, MAX_STREAMS);
         let scopes = if config.public { Scopes::READ } else { Scopes::ALL };

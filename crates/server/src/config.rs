@@ -1,14 +1,14 @@
 //! The settings of the service, the configuration that they result in, and the errors that prevent the service from
 //! starting.
 
-use std::{collections::HashSet, io, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
+use std::{collections::HashSet, fmt::Display, net::SocketAddr, path::PathBuf, time::Duration};
 
 use serde::Deserialize;
 use virtualize::{
-    Limits, StoreError, StoreOptions,
+    Limits, StoreOptions,
     options::{
         StoresOption,
-        value::{InvalidValue, parse_pair, parse_size},
+        value::{self, parse_pair, parse_size},
     },
 };
 use virtualize_store::{Access, Allowed, check_option};
@@ -38,8 +38,9 @@ pub struct Settings {
     #[arg(long, value_name = "N", env = "VIRTUALIZE_CONCURRENCY")]
     pub concurrency: Option<usize>,
     /// Memory budget of all requests; requests that exceed it get 503 [default: 1G]
-    #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_MEMORY")]
-    pub memory: Option<Size>,
+    #[arg(long, value_name = "SIZE", env = "VIRTUALIZE_MEMORY", value_parser = parse_size)]
+    #[serde(deserialize_with = "value::size")]
+    pub memory: Option<u64>,
     /// Seconds until a response must begin [default: 60]
     #[arg(long, value_name = "SECONDS", env = "VIRTUALIZE_REQUEST_TIME")]
     pub request_time: Option<u64>,
@@ -114,38 +115,9 @@ fn origin(text: &str) -> Result<String, ConfigError> {
     match origin.split_once("://") {
         Some((scheme, host)) if is_host(scheme) && is_host(host) => Ok(origin.to_ascii_lowercase()),
         None if origin == "*" => Ok(origin.to_owned()),
-        _ => Err(ConfigError::Origin { origin: text.to_owned() }),
-    }
-}
-
-/// A number of bytes: `1000`, `64K`, `512M`, `2G`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
-#[serde(try_from = "SizeText")]
-pub struct Size(pub u64);
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum SizeText {
-    Number(u64),
-    Text(String),
-}
-
-impl TryFrom<SizeText> for Size {
-    type Error = InvalidValue;
-
-    fn try_from(size: SizeText) -> Result<Self, InvalidValue> {
-        match size {
-            SizeText::Number(bytes) => Ok(Self(bytes)),
-            SizeText::Text(text) => text.parse(),
-        }
-    }
-}
-
-impl FromStr for Size {
-    type Err = InvalidValue;
-
-    fn from_str(text: &str) -> Result<Self, InvalidValue> {
-        parse_size(text).map(Self)
+        _ => Err(ConfigError::new(format!(
+            "--cors {text}: expected an origin, such as https://example.org, or *"
+        ))),
     }
 }
 
@@ -187,21 +159,21 @@ impl Settings {
     /// Fails if a setting is missing or not valid.
     pub fn check(&self) -> Result<Config, ConfigError> {
         if self.allow.is_empty() {
-            return Err(ConfigError::NothingAllowed);
+            let reason = "nothing is allowed: give --allow PREFIX, such as --allow s3://bucket/data/";
+            return Err(ConfigError::new(reason));
         }
-        let allowed =
-            Allowed::parse(&self.allow).map_err(|error| ConfigError::Prefix { setting: "allow", error })?;
+        let allowed = Allowed::parse(&self.allow).map_err(ConfigError::about("--allow"))?;
         let tokens = self.token_file.as_deref().map(|file| Tokens::read(file, &allowed)).transpose()?;
         let jwt = self.jwt(&allowed)?;
-        let example = |url: &String| {
-            allowed.check(url).map_err(|error| ConfigError::Prefix { setting: "example", error })
-        };
+        let example = |url: &String| allowed.check(url).map_err(ConfigError::about("--example"));
         let examples = self.example.iter().map(example).collect::<Result<_, _>>()?;
         let listen = self.address();
         if !listen.ip().is_loopback() && tokens.is_none() && jwt.is_none() && !self.public {
-            return Err(ConfigError::Exposed { address: listen });
+            return Err(ConfigError::new(format!(
+                "{listen} can be reached from other machines: give --token-file or --jwks, or --public to serve everybody"
+            )));
         }
-        let memory = self.memory.map_or(1 << 30, |size| size.0);
+        let memory = self.memory.unwrap_or(1 << 30);
         let request_time = self.request_time.unwrap_or(60);
         let concurrency = self.concurrency.unwrap_or(1000);
         let least = [
@@ -210,11 +182,11 @@ impl Settings {
             ("concurrency", concurrency > 0, "1"),
         ];
         if let Some((setting, _, least)) = least.into_iter().find(|(_, is_enough, _)| !is_enough) {
-            return Err(ConfigError::TooSmall { setting, least });
+            return Err(ConfigError::new(format!("--{setting}: expected at least {least}")));
         }
         let pair = |text: &String| -> Result<_, ConfigError> {
-            let (key, value) = parse_pair(text).map_err(|_| ConfigError::StoreOption)?;
-            check_option(&key).map_err(ConfigError::Store)?;
+            let (key, value) = parse_pair(text).map_err(ConfigError::about("--store-option"))?;
+            check_option(&key).map_err(ConfigError::new)?;
             Ok((key, value))
         };
         Ok(Config {
@@ -250,7 +222,8 @@ impl Settings {
     fn jwt(&self, allowed: &Allowed) -> Result<Option<Jwt>, ConfigError> {
         let Some(keys) = &self.jwks else {
             let has_other = self.jwt_issuer.is_some() || !self.jwt_audience.is_empty();
-            return if has_other { Err(ConfigError::NoJwks) } else { Ok(None) };
+            let reason = "--jwt-issuer and --jwt-audience: give --jwks URL or FILE too";
+            return if has_other { Err(ConfigError::new(reason)) } else { Ok(None) };
         };
         let expected = Expected {
             issuer: self.jwt_issuer.clone(),
@@ -286,115 +259,19 @@ fn limits(memory: u64) -> Limits {
     }
 }
 
-/// An error that prevents the service from starting; displayed as one line.
+/// Why the service cannot start, in one line. Messages contain no part of a token.
 #[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// No prefix may be read.
-    #[error("nothing is allowed: give --allow PREFIX, such as --allow s3://bucket/data/")]
-    NothingAllowed,
-    /// A prefix is not valid.
-    #[error("--{setting}: {error}")]
-    Prefix {
-        /// Name of the setting.
-        setting: &'static str,
-        /// What is wrong with the prefix.
-        error: StoreError,
-    },
-    /// The address is reachable by other machines, but there are no tokens.
-    #[error(
-        "{address} can be reached from other machines: give --token-file or --jwks, or --public to serve everybody"
-    )]
-    Exposed {
-        /// The address.
-        address: SocketAddr,
-    },
-    /// A value of the setting `cors` is not an origin.
-    #[error("--cors {origin}: expected an origin, such as https://example.org, or *")]
-    Origin {
-        /// The value.
-        origin: String,
-    },
-    /// A store setting has no key.
-    #[error("--store-option: expected KEY=VALUE")]
-    StoreOption,
-    /// A store setting is unknown.
-    #[error("{0}")]
-    Store(StoreError),
-    /// A limit is too small to serve anything.
-    #[error("--{setting}: expected at least {least}")]
-    TooSmall {
-        /// The setting.
-        setting: &'static str,
-        /// The minimum.
-        least: &'static str,
-    },
-    /// A file or address cannot be used.
-    #[error("{name}: {error}")]
-    Io {
-        /// The file or address.
-        name: String,
-        /// Why.
-        error: io::Error,
-    },
-    /// A line of the token file is not valid.
-    #[error("{}: line {line}: {error}", path.display())]
-    Token {
-        /// The file.
-        path: PathBuf,
-        /// Number of the line, from 1.
-        line: usize,
-        /// What is wrong with it.
-        error: TokenError,
-    },
-    /// The token file is empty.
-    #[error("{}: the file contains no token", path.display())]
-    NoToken {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The keys of the identity provider cannot be used.
-    #[error("--jwks {place}: {reason}")]
-    Jwks {
-        /// The URL or file.
-        place: String,
-        /// Why.
-        reason: String,
-    },
-    /// Tokens for other services would be accepted.
-    #[error("--jwks: give --jwt-audience NAME, the audience of the tokens for this service")]
-    JwtAudience,
-    /// JWTs are configured without keys.
-    #[error("--jwt-issuer and --jwt-audience: give --jwks URL or FILE too")]
-    NoJwks,
-    /// Metrics cannot be registered.
-    #[error("metrics: {0}")]
-    Metrics(#[from] prometheus::Error),
-}
-
-/// Why a line of a token file is not valid. Messages contain no part of the token.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum TokenError {
-    /// No scopes.
-    #[error("expected a token, its scopes, and optionally the prefixes that it may read")]
-    Incomplete,
-    /// Unknown scope.
-    #[error("expected scopes of read, metrics, separated by commas")]
-    Scopes,
-    /// Token that is too short to be safe.
-    #[error("expected a token of at least 16 characters")]
-    Short,
-    /// Digest of a wrong length or with invalid digits.
-    #[error("expected sha256: and 64 hexadecimal digits")]
-    Digest,
-    /// A prefix is not valid.
-    #[error(transparent)]
-    Prefix(#[from] StoreError),
-}
+#[error("{0}")]
+pub struct ConfigError(String);
 
 impl ConfigError {
-    /// Returns a function that converts an I/O error about `name` into this error.
-    pub(crate) fn io(name: impl ToString) -> impl Fn(io::Error) -> Self {
-        move |error| Self::Io { name: name.to_string(), error }
+    pub(crate) fn new(reason: impl ToString) -> Self {
+        Self(reason.to_string())
+    }
+
+    /// Returns a function that converts an error about a setting, file or address.
+    pub(crate) fn about<E: Display>(subject: impl Display) -> impl Fn(E) -> Self {
+        move |error| Self(format!("{subject}: {error}"))
     }
 }
 
@@ -422,10 +299,7 @@ mod tests {
         };
         let file = "allow = ['s3://b/']\nrequest-time = 5\nconcurrency = 7\nmemory = '1M'\npublic = true\nlisten = '[::1]:80'";
         let both = parse(file).unwrap();
-        assert_eq!(
-            (both.request_time, both.concurrency, both.memory),
-            (Some(9), Some(7), Some(Size(1 << 20)))
-        );
+        assert_eq!((both.request_time, both.concurrency, both.memory), (Some(9), Some(7), Some(1 << 20)));
         assert!(both.public && both.allow == ["s3://b/"] && both.listen.is_some());
         let error = parse("request-time = 5\nalow = ['s3://b/']").unwrap_err();
         assert!(error.contains("serve.toml: alow: unknown option; did you mean \"allow\"?"), "{error}");
@@ -457,7 +331,7 @@ mod tests {
         }
         assert!(local.check().is_ok());
         let small = [
-            Settings { memory: Some(Size(10)), ..local.clone() },
+            Settings { memory: Some(10), ..local.clone() },
             Settings { concurrency: Some(0), ..local.clone() },
             Settings { request_time: Some(0), ..local.clone() },
         ];

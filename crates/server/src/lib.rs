@@ -24,7 +24,7 @@ mod respond;
 mod sources;
 
 pub use app::{Peer, app};
-pub use config::{Config, ConfigError, LogFormat, Settings, Size, TokenError};
+pub use config::{Config, ConfigError, LogFormat, Settings};
 pub use handlers::health::check_health;
 pub use listen::{Running, serve, start, start_logging};
 pub use problem::Problem;

@@ -72,7 +72,7 @@ impl Running {
 /// Fails if the address cannot be bound, or the keys of the identity provider cannot be fetched.
 pub async fn serve(config: Config) -> Result<(), ConfigError> {
     // Installed first, so that a signal right after "listening" stops the service in order.
-    let stop_signal = stop_signal().map_err(ConfigError::io(config.listen))?;
+    let stop_signal = stop_signal().map_err(ConfigError::about(config.listen))?;
     let running = start(config).await?;
     stop_signal.await;
     tracing::info!("stopping");
@@ -93,7 +93,7 @@ pub async fn start(config: Config) -> Result<Running, ConfigError> {
     let descriptors = descriptors();
     let service = Arc::new(Service::new(config, MAX_FILES.min(descriptors / 4))?);
     let listen = service.config.listen;
-    let failed = ConfigError::io(listen);
+    let failed = ConfigError::about(listen);
     let listener = TcpListener::bind(listen).await.map_err(|error| match error.kind() {
         kind @ io::ErrorKind::AddrInUse => {
             let advice = "another program uses this address: stop it, or choose another with --listen";

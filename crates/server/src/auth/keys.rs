@@ -76,15 +76,15 @@ pub(crate) struct Keys {
 impl Keys {
     /// Reads the keys of a file. Those of a URL are not fetched yet.
     pub(crate) fn new(place: &str) -> Result<Self, ConfigError> {
-        let wrong = |reason: String| ConfigError::Jwks { place: place.to_owned(), reason };
+        let wrong = ConfigError::about(format!("--jwks {place}"));
         let place = if place.contains("://") {
-            Place::Url(url(place).map_err(wrong)?, client().map_err(wrong)?)
+            Place::Url(url(place).map_err(&wrong)?, client().map_err(&wrong)?)
         } else {
             Place::File(PathBuf::from(place))
         };
         let this = Self { place, current: RwLock::default(), fetched: Mutex::default() };
         if let Place::File(file) = &this.place {
-            this.keep(read(file).map_err(wrong)?, None).map_err(wrong)?;
+            this.keep(read(file).map_err(&wrong)?, None).map_err(&wrong)?;
         }
         Ok(this)
     }
@@ -106,7 +106,7 @@ impl Keys {
     pub(crate) async fn first(&self) -> Result<(), ConfigError> {
         *self.fetched.lock().await = Some(Instant::now());
         let fetched = self.fetch().await;
-        fetched.map_err(|reason| ConfigError::Jwks { place: self.place(), reason })
+        fetched.map_err(ConfigError::about(format!("--jwks {}", self.place())))
     }
 
     /// Reads the set again. A failure keeps the last good set.

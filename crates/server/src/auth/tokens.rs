@@ -10,7 +10,7 @@ use subtle::ConstantTimeEq;
 use virtualize_store::Allowed;
 
 use super::{Client, Scopes};
-use crate::config::{ConfigError, TokenError};
+use crate::config::ConfigError;
 
 /// The tokens of the token file. They follow the file's changes.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl Tokens {
     pub(crate) fn read(file: &Path, allowed: &Allowed) -> Result<Self, ConfigError> {
         let tokens = read(file, allowed)?;
         if tokens.is_empty() {
-            return Err(ConfigError::NoToken { path: file.to_owned() });
+            return Err(ConfigError::new(format!("{}: the file contains no token", file.display())));
         }
         Ok(Self { file: file.to_owned(), allowed: allowed.clone(), current: RwLock::new(tokens.into()) })
     }
@@ -74,42 +74,44 @@ impl Tokens {
 
 /// Reads and parses a token file.
 fn read(file: &Path, allowed: &Allowed) -> Result<Vec<Token>, ConfigError> {
-    let text = std::fs::read_to_string(file).map_err(ConfigError::io(file.display()))?;
-    parse(&text, allowed).map_err(|(line, error)| ConfigError::Token { path: file.to_owned(), line, error })
+    let text = std::fs::read_to_string(file).map_err(ConfigError::about(file.display()))?;
+    let failed = |(line, reason)| ConfigError::new(format!("{}: line {line}: {reason}", file.display()));
+    parse(&text, allowed).map_err(failed)
 }
 
 /// Parses a token file. Empty lines and lines that start with `#` are ignored. An error has the number of its line,
 /// from 1.
-fn parse(text: &str, allowed: &Allowed) -> Result<Vec<Token>, (usize, TokenError)> {
+fn parse(text: &str, allowed: &Allowed) -> Result<Vec<Token>, (usize, String)> {
     let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
     let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
     lines.map(|(at, line)| token(line, allowed).map_err(|reason| (at, reason))).collect()
 }
 
 /// Parses a line of a token file: token, scopes, and optional prefixes.
-fn token(line: &str, allowed: &Allowed) -> Result<Token, TokenError> {
+fn token(line: &str, allowed: &Allowed) -> Result<Token, String> {
     let mut words = line.split_whitespace();
     let (Some(token), Some(scopes)) = (words.next(), words.next()) else {
-        return Err(TokenError::Incomplete);
+        return Err("expected a token, its scopes, and optionally the prefixes that it may read".to_owned());
     };
-    let scopes = Scopes::parse(scopes).ok_or(TokenError::Scopes)?;
+    let scopes = Scopes::parse(scopes).ok_or("expected scopes of read, metrics, separated by commas")?;
     let prefixes: Vec<&str> = words.collect();
-    let only = (!prefixes.is_empty()).then(|| Allowed::parse(prefixes)).transpose()?;
+    let only = (!prefixes.is_empty()).then(|| Allowed::parse(prefixes)).transpose();
+    let only = only.map_err(|error| error.to_string())?;
     let digest = digest(token)?;
     let name = format!("token {}", hex::encode(digest.split_at(6).0));
     Ok(Token { digest, client: Arc::new(Client::new(name, scopes, allowed, only.as_ref())) })
 }
 
 /// Returns the digest of a token that is given in plain text, or as `sha256:` and 64 hexadecimal digits.
-fn digest(token: &str) -> Result<[u8; 32], TokenError> {
+fn digest(token: &str) -> Result<[u8; 32], &'static str> {
     let Some(digits) = token.strip_prefix("sha256:") else {
         return match token.len() {
             16.. => Ok(Sha256::digest(token.as_bytes()).into()),
-            _ => Err(TokenError::Short),
+            _ => Err("expected a token of at least 16 characters"),
         };
     };
     let mut digest = [0; 32];
-    hex::decode_to_slice(digits, &mut digest).map_err(|_| TokenError::Digest)?;
+    hex::decode_to_slice(digits, &mut digest).map_err(|_| "expected sha256: and 64 hexadecimal digits")?;
     Ok(digest)
 }
 

@@ -76,7 +76,7 @@ pub async fn check_health(settings: &Settings) -> Result<(), ConfigError> {
     let address = reachable(settings.address());
     let late = || io::Error::new(io::ErrorKind::TimedOut, "no response within 5 seconds");
     let outcome = timeout(HEALTH_CHECK_TIME, ask(address)).await.unwrap_or_else(|_| Err(late()));
-    outcome.map_err(ConfigError::io(address))
+    outcome.map_err(ConfigError::about(address))
 }
 
 /// Replaces the address that stands for all interfaces by the loopback address.

@@ -9,7 +9,7 @@ use axum::{
 };
 use tempfile::TempDir;
 use tower::ServiceExt;
-use virtualize_server::{Settings, Size};
+use virtualize_server::Settings;
 
 use crate::common::{get, metric, service, store};
 
@@ -39,7 +39,7 @@ async fn large(memory: u64) -> (TempDir, Router, String) {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("a.tif"), strip()).unwrap();
     let url = format!("file://{}", folder.path().display());
-    let settings = Settings { allow: vec![url.clone()], memory: Some(Size(memory)), ..Settings::default() };
+    let settings = Settings { allow: vec![url.clone()], memory: Some(memory), ..Settings::default() };
     let service = service(&settings);
     let store = store(&service, &format!("{url}/a.tif")).await;
     (folder, service, store)

@@ -67,7 +67,8 @@ impl Jwt {
     /// Creates the verification with the keys of a URL or file.
     pub(crate) fn new(keys: &str, expected: Expected, allowed: &Allowed) -> Result<Self, ConfigError> {
         if expected.audience.is_empty() {
-            return Err(ConfigError::JwtAudience);
+            let reason = "--jwks: give --jwt-audience NAME, the audience of the tokens for this service";
+            return Err(ConfigError::new(reason));
         }
         let verified = Cache::builder().max_capacity(VERIFIED).build();
         Ok(Self { keys: Keys::new(keys)?, expected, allowed: allowed.clone(), verified })
