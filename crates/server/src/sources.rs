@@ -73,22 +73,15 @@ pub(crate) struct Mapped {
 }
 
 impl Mapped {
-    /// Returns the metadata documents of the Zarr store by their keys.
-    pub(crate) fn documents(&self) -> Result<&BTreeMap<String, Bytes>, Problem> {
-        let made = self.documents.get_or_init(|| {
-            Ok(keys::documents(self.store.name(), &self.store.hierarchy, ChunkEncoding::Stored)?)
-        });
-        made.as_ref().map_err(Clone::clone)
-    }
-
-    /// Returns the same of the store that has the dataset which groups form together.
-    pub(crate) fn combined_documents(&self) -> Result<&BTreeMap<String, Bytes>, Problem> {
-        if self.store.segments().is_none() {
-            return self.documents();
-        }
-        let made = self.combined_documents.get_or_init(|| {
-            Ok(keys::documents(self.store.name(), self.store.view(), ChunkEncoding::Stored)?)
-        });
+    /// Returns the metadata documents of the Zarr store by their keys. With `combined`, groups that are segments of one
+    /// dataset appear as that dataset.
+    pub(crate) fn documents(&self, combined: bool) -> Result<&BTreeMap<String, Bytes>, Problem> {
+        let (documents, hierarchy) = match combined && self.store.segments().is_some() {
+            true => (&self.combined_documents, self.store.view()),
+            false => (&self.documents, &self.store.hierarchy),
+        };
+        let encoding = ChunkEncoding::Stored;
+        let made = documents.get_or_init(|| Ok(keys::documents(self.store.name(), hierarchy, encoding)?));
         made.as_ref().map_err(Clone::clone)
     }
 

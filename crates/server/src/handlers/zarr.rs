@@ -125,7 +125,7 @@ pub(crate) async fn open(service: &Service, client: &Client, source: &str) -> Re
     if mapped.documents.get().is_none() {
         let share = service.sources.memory.take(mapped.described()).await?;
         let mapped = Arc::clone(&mapped);
-        on_thread(|_| async move { mapped.documents().map(drop) }, share).await??;
+        on_thread(|_| async move { mapped.documents(false).map(drop) }, share).await??;
     }
     Ok(mapped)
 }
@@ -154,7 +154,7 @@ pub(crate) async fn root(
     let (url, version) = parse(&source)?;
     if version.is_some() {
         let key = RequestedKey { decoded: "zarr.json", raw: "zarr.json" };
-        return object(&service, &client, &source, key, &headers).await.map_err(gone);
+        return object(&service, &client, &source, key, &headers, false).await;
     }
     let wanted = wanted(&service, &client, client.check(&url)?);
     let mapped = service.sources.current(&wanted).await?;
@@ -179,15 +179,7 @@ pub(crate) async fn zarr(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let (source, key) = parameter(path)?;
-    object(&service, &client, &source, RequestedKey::new(&key, &uri)?, &headers).await.map_err(gone)
-}
-
-/// Marks a source that does not exist: readers take 404 for a missing chunk, which has the fill value.
-fn gone(problem: Problem) -> Problem {
-    if problem.status == StatusCode::NOT_FOUND && problem.code != Code::NotFound {
-        return Problem { status: StatusCode::CONFLICT, ..problem };
-    }
-    problem
+    object(&service, &client, &source, RequestedKey::new(&key, &uri)?, &headers, false).await
 }
 
 /// A requested key, decoded and as it is in the path. Readers such as fsspec do not encode the `%` of names.
@@ -209,20 +201,47 @@ impl<'a> RequestedKey<'a> {
     }
 }
 
+/// Responds with an object of the store with stored chunks or, with `decoded`, of the one with decoded chunks.
 async fn object(
     service: &Service,
     client: &Client,
     source: &str,
     key: RequestedKey<'_>,
     headers: &HeaderMap,
+    decoded: bool,
 ) -> Result<Response, Problem> {
-    let mapped = open(service, client, source).await?;
-    let response = match mapped.entry(mapped.key(key)?)? {
-        Entry::Document(bytes) => respond::json(headers, bytes.clone()),
-        Entry::Chunk(chunk) => stored(&mapped, &service.pieces, &chunk.entry, headers).await?,
-        Entry::Combined(_) => return Err(Problem::internal()),
+    let answer = async {
+        let mapped = open(service, client, source).await?;
+        let key = mapped.key(key)?;
+        let response = match mapped.entry(key, decoded)? {
+            Entry::Document(bytes) if decoded => {
+                let path = key.strip_suffix("zarr.json").unwrap_or_default().trim_end_matches('/');
+                respond::json(headers, plain_document(mapped.store.view(), path, bytes)?)
+            }
+            Entry::Document(bytes) => respond::json(headers, bytes.clone()),
+            Entry::Chunk(chunk) if !decoded || mapped.is_plain(&chunk)? => {
+                stored(&mapped, &service.pieces, &chunk.entry, headers).await?
+            }
+            entry => {
+                let etag = mapped.tag(&["plain", &mapped.version, key]);
+                let bytes = match entry {
+                    _ if is_current(headers, &etag) => Bytes::new(),
+                    Entry::Chunk(chunk) => self::decoded(&mapped, &service.responses, chunk).await?,
+                    Entry::Combined(address) => combined(&mapped, &service.responses, address).await?,
+                    Entry::Document(_) => return Err(Problem::internal()),
+                };
+                respond::content(headers, BINARY, &etag, bytes.len() as u64, bytes.into())
+            }
+        };
+        Ok(mapped.of_version(&service.config, response))
     };
-    Ok(mapped.of_version(&service.config, response))
+    // Readers take 404 for a missing chunk, which has the fill value: a source that does not exist is a conflict.
+    answer.await.map_err(|problem: Problem| match (problem.status, problem.code) {
+        (StatusCode::NOT_FOUND, code) if code != Code::NotFound => {
+            Problem { status: StatusCode::CONFLICT, ..problem }
+        }
+        _ => problem,
+    })
 }
 
 /// The object that a key names.
@@ -286,10 +305,18 @@ impl Mapped {
         self.store.hierarchy.array(&chunk.path).map(is_plain).ok_or_else(Problem::internal)
     }
 
-    /// Looks up a key.
-    fn entry(&self, key: &str) -> Result<Entry<'_>, Problem> {
-        if let Some(bytes) = self.documents()?.get(key) {
+    /// Looks up a key. The store with decoded chunks has the datasets that groups form together.
+    fn entry(&self, key: &str, decoded: bool) -> Result<Entry<'_>, Problem> {
+        let document = match self.documents(decoded)?.get(key) {
+            None if decoded => self.documents(false)?.get(key),
+            document => document,
+        };
+        if let Some(bytes) = document {
             return Ok(Entry::Document(bytes));
+        }
+        let address = if decoded { keys::address(self.store.view(), key) } else { None };
+        if let Some(address) = address.filter(|address| self.store.is_combined(&address.path)) {
+            return Ok(Entry::Combined(address));
         }
         if let Some(chunk) = keys::chunk(&self.store.hierarchy, key) {
             return Ok(Entry::Chunk(chunk));
@@ -302,18 +329,6 @@ impl Mapped {
             );
         }
         Err(Problem::not_found("no such key: neither a metadata document nor a stored chunk"))
-    }
-
-    /// Looks up a key of the store with decoded chunks, which has the dataset that groups form together.
-    fn plain_entry(&self, key: &str) -> Result<Entry<'_>, Problem> {
-        let store = &self.store;
-        if let Some(bytes) = self.combined_documents()?.get(key) {
-            return Ok(Entry::Document(bytes));
-        }
-        match keys::address(store.view(), key).filter(|address| store.is_combined(&address.path)) {
-            Some(address) => Ok(Entry::Combined(address)),
-            None => self.entry(key),
-        }
     }
 }
 
@@ -427,39 +442,7 @@ pub(crate) async fn plain(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let (source, key) = parameter(path)?;
-    let response = decoded_object(&service, &client, &source, RequestedKey::new(&key, &uri)?, &headers);
-    response.await.map_err(gone)
-}
-
-async fn decoded_object(
-    service: &Service,
-    client: &Client,
-    source: &str,
-    key: RequestedKey<'_>,
-    headers: &HeaderMap,
-) -> Result<Response, Problem> {
-    let mapped = open(service, client, source).await?;
-    let key = mapped.key(key)?;
-    let etag = mapped.tag(&["plain", &mapped.version, key]);
-    let response = match mapped.plain_entry(key)? {
-        Entry::Document(bytes) => {
-            let path = key.strip_suffix("zarr.json").unwrap_or_default().trim_end_matches('/');
-            respond::json(headers, plain_document(mapped.store.view(), path, bytes)?)
-        }
-        Entry::Chunk(chunk) if mapped.is_plain(&chunk)? => {
-            stored(&mapped, &service.pieces, &chunk.entry, headers).await?
-        }
-        _ if is_current(headers, &etag) => respond::content(headers, BINARY, &etag, 0, Body::empty()),
-        Entry::Chunk(chunk) => {
-            let bytes = decoded(&mapped, &service.responses, chunk).await?;
-            respond::content(headers, BINARY, &etag, bytes.len() as u64, bytes.into())
-        }
-        Entry::Combined(address) => {
-            let bytes = combined(&mapped, &service.responses, address).await?;
-            respond::content(headers, BINARY, &etag, bytes.len() as u64, bytes.into())
-        }
-    };
-    Ok(mapped.of_version(&service.config, response))
+    object(&service, &client, &source, RequestedKey::new(&key, &uri)?, &headers, true).await
 }
 
 /// Reads a chunk of an array that consists of segments. The budget share of its bytes is held until they are sent.
