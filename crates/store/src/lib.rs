@@ -37,9 +37,7 @@ pub use error::StoreError;
 pub use fetch::{Condition, fetch, post, probe};
 pub use folder::{Parts, Receipt, Recognizer, SideFolder, look, receipt};
 pub use link::{FileVersion, ForeignStore};
-pub use list::{
-    Folder, Listed, Page, folder_url, list_folder, list_page, list_store, milliseconds, opaque_tag,
-};
+pub use list::{Folder, Listed, Page, folder_url, list_folder, list_page, milliseconds, opaque_tag};
 pub use location::{below, local_path, names_in, url_of};
 pub use lock::OutputLock;
 pub use meter::{Retries, Stats, Traffic};

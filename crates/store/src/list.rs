@@ -331,35 +331,13 @@ fn add(page: &mut Page, entry: &DirEntry, url: String) {
 /// Maximum number of entries of a local folder: each page reads all of them.
 const LARGEST: usize = 1_000_000;
 
-/// Lists one level of a folder or key prefix: a page of at most `most` files and folders that can be opened and whose
-/// names do not start with a dot. Symbolic links that lead outside the allowed prefixes are omitted. `after` is
-/// [`Page::next`] of the previous page. Blocks while it reads a local folder.
+/// Lists one level of a folder or key prefix: a page of at most `most` files and folders that can be opened and, unless
+/// `hidden`, whose names do not start with a dot. Symbolic links that lead outside the allowed prefixes are omitted.
+/// `after` is [`Page::next`] of the previous page. Blocks while it reads a local folder.
 ///
 /// # Errors
 /// [`StoreError::Location`] for a web server, which has no listing; errors of the store.
 pub async fn list_folder(
-    folder: &str,
-    most: usize,
-    after: Option<&str>,
-    options: &StoreOptions,
-) -> Result<Page, StoreError> {
-    list_level(folder, most, after, false, options).await
-}
-
-/// Lists one level of a Zarr store as [`list_folder`] does, with names that start with a dot.
-///
-/// # Errors
-/// As [`list_folder`].
-pub async fn list_store(
-    folder: &str,
-    most: usize,
-    after: Option<&str>,
-    options: &StoreOptions,
-) -> Result<Page, StoreError> {
-    list_level(folder, most, after, true, options).await
-}
-
-async fn list_level(
     folder: &str,
     most: usize,
     after: Option<&str>,
@@ -561,7 +539,7 @@ mod tests {
         let url = format!("file://{}", folder.path().display());
         let options =
             StoreOptions { allowed: Some(Allowed::parse([&url]).unwrap()), ..StoreOptions::default() };
-        let whole = list_folder(&url, 10, None, &options).await.unwrap();
+        let whole = list_folder(&url, 10, None, false, &options).await.unwrap();
         assert_eq!(
             (names(&whole), whole.next.as_deref()),
             (vec!["a", "a.nc", "b?.nc", "c.nc", "d e.nc"], None)
@@ -569,7 +547,7 @@ mod tests {
         assert_eq!(whole.files.first().and_then(|file| file.size), Some(4));
         let (mut all, mut after) = (Vec::new(), None);
         for _ in 0..5 {
-            let page = list_folder(&url, 1, after.as_deref(), &options).await.unwrap();
+            let page = list_folder(&url, 1, after.as_deref(), false, &options).await.unwrap();
             all.extend(names(&page).into_iter().map(str::to_owned));
             after = page.next;
         }
@@ -577,11 +555,11 @@ mod tests {
             (all, after),
             (["a.nc", "a", "b?.nc", "c.nc", "d e.nc"].map(str::to_owned).to_vec(), None)
         );
-        let file = list_folder(&format!("{url}/a.nc"), 1, None, &options).await.unwrap_err();
+        let file = list_folder(&format!("{url}/a.nc"), 1, None, false, &options).await.unwrap_err();
         assert!(matches!(file, StoreError::Location { .. }), "{file}");
-        let missing = list_folder(&format!("{url}/none/"), 1, None, &options).await.unwrap_err();
+        let missing = list_folder(&format!("{url}/none/"), 1, None, false, &options).await.unwrap_err();
         assert!(matches!(missing, StoreError::NotFound { .. }), "{missing}");
-        let outside = list_folder("file:///", 1, None, &options).await.unwrap_err();
+        let outside = list_folder("file:///", 1, None, false, &options).await.unwrap_err();
         assert!(matches!(outside, StoreError::NotAllowed { .. }), "{outside}");
     }
 
@@ -603,10 +581,10 @@ mod tests {
         let url = format!("file://{}/", folder.path().display());
         let options =
             StoreOptions { allowed: Some(Allowed::parse([&url]).unwrap()), ..StoreOptions::default() };
-        let page = list_folder(&url, 10, None, &options).await.unwrap();
+        let page = list_folder(&url, 10, None, false, &options).await.unwrap();
         assert_eq!(names(&page), ["a.nc", "in.nc"]);
         for below in ["out/", "out/none/"] {
-            let error = list_folder(&format!("{url}{below}"), 10, None, &options).await.unwrap_err();
+            let error = list_folder(&format!("{url}{below}"), 10, None, false, &options).await.unwrap_err();
             assert!(matches!(error, StoreError::NotAllowed { .. }), "{error}");
         }
     }

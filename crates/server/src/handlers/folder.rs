@@ -94,7 +94,7 @@ pub(crate) async fn folder(
     let (listed, options) = (url.clone(), service.config.store_options(&client.allowed));
     let most = usize::try_from(limit).unwrap_or(usize::MAX);
     let work = move |_| async move {
-        virtualize_store::list_folder(&listed, most, after.as_deref(), &options).await
+        virtualize_store::list_folder(&listed, most, after.as_deref(), false, &options).await
     };
     let page = on_thread(work, share).await??;
     service.metrics.traffic_of(&url).request(0);

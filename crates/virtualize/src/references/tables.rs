@@ -17,7 +17,7 @@ use virtualize_icechunk::{ChunkTable, Native, OpenRepository};
 use virtualize_references::ParquetReferences;
 use virtualize_references::{NativeStore, ReferenceSet, ReferencesError};
 use virtualize_remedy::Code;
-use virtualize_store::{Object, StoreError};
+use virtualize_store::{Object, StoreError, list_folder};
 use virtualize_zarr::{
     Array, ChunkEntry, ChunkManifest, Codec, Reference, ReferencesBuilder, Sharding, Source, SourceId, node,
 };
@@ -321,7 +321,7 @@ async fn nodes(
         let mut after = None;
         loop {
             let folder = virtualize_store::below(location, &group);
-            let page = virtualize_store::list_store(&folder, 1000, after.as_deref(), &options.store).await?;
+            let page = list_folder(&folder, 1000, after.as_deref(), true, &options.store).await?;
             for folder in &page.folders {
                 let name = folder.url.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
                 let path = node::join(&group, name);
