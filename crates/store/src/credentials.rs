@@ -166,8 +166,7 @@ impl Endpoint {
         let response = web::send(&self.client, &self.url, name, request, accept, seen).await?;
         let time = response.headers().get("date").and_then(|date| date.to_str().ok());
         let time = time.and_then(|time| DateTime::parse_from_rfc2822(time).ok()).map(SystemTime::from);
-        let broken = |error| Tried::Passing(StoreError::unavailable(name, error::innermost(&error)));
-        let body = web::read_body(response.into_body(), MAX_RESPONSE).await.map_err(broken)?;
+        let body = web::read_all(response, name, MAX_RESPONSE).await?;
         let parsed = serde_json::from_slice(&body.unwrap_or_default());
         // The text of the error could repeat a part of the credentials.
         let refused = |_| {

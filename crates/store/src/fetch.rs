@@ -11,7 +11,6 @@ use crate::{
     StoreError, StoreOptions,
     clients::Seen,
     connect::{in_region, web_client},
-    error,
     link::{Backoff, Failure, Link, Tried},
     location::Location,
     meter::Meter,
@@ -23,9 +22,8 @@ use crate::{
 /// range requests nor `Content-Length`.
 pub async fn fetch(location: &str, limit: u64, options: &StoreOptions) -> Result<Bytes, StoreError> {
     options.check_allowed(location)?;
-    let parsed = Location::parse(location)?;
-    if let Location::Http(_) = &parsed {
-        return document(&parsed, None, limit, options).await;
+    if let Location::Http(url) = Location::parse(location)? {
+        return document(url, None, limit, options).await;
     }
     let object = open(location, options).await?;
     let size = object.size();
@@ -47,7 +45,7 @@ pub async fn post(
 ) -> Result<Bytes, StoreError> {
     options.check_allowed(location)?;
     match Location::parse(location)? {
-        parsed @ Location::Http(_) => document(&parsed, Some(json), limit, options).await,
+        Location::Http(url) => document(url, Some(json), limit, options).await,
         other => {
             let reason = "nothing can be posted there, expected a url of http or https";
             Err(StoreError::location(other.name(), reason))
@@ -65,52 +63,41 @@ fn too_large(name: &str, limit: u64) -> StoreError {
 
 /// Requests a document from a web server, or posts JSON to it.
 async fn document(
-    location: &Location,
+    url: Url,
     json: Option<&str>,
     limit: u64,
     options: &StoreOptions,
 ) -> Result<Bytes, StoreError> {
-    let (Location::Http(url), name) = (location, &location.name()) else {
-        return Err(too_large(&location.name(), limit));
-    };
+    let location = Location::Http(url.clone());
+    let (name, access) = (&location.name(), options.access_to(&location).1);
+    let identified = |error: StoreError| error.with_identity(|| access.identity(&location));
     let pool = options.pool();
     let _slot = pool.slot(name).await?;
+    let client = web_client(&url, name, options).map_err(identified)?;
+    let accepted = ("accept", "application/geo+json, application/json, */*");
+    let sent = json.map(|_| ("content-type", "application/json"));
+    let headers = || [Some(accepted), sent].into_iter().flatten();
     let (mut backoff, meter) = (Backoff::of(options), Meter::new(options));
     loop {
         let seen = Seen::default();
-        match answer((url, json), name, limit, options, &seen).await {
-            Ok(bytes) => {
+        let request = match json {
+            Some(json) => (Method::POST, json.to_owned().into()),
+            None => (Method::GET, HttpRequestBody::empty()),
+        };
+        let answer = async {
+            let response = web::send(&client, &url, name, request, headers(), &seen).await?;
+            web::read_all(response, name, limit).await
+        };
+        match answer.await {
+            Ok(Some(bytes)) => {
                 meter.request(bytes.len() as u64);
                 return Ok(bytes);
             }
-            Err(Tried::Final(error)) => {
-                return Err(error.with_identity(|| options.access_to(location).1.identity(location)));
-            }
+            Ok(None) => return Err(too_large(name, limit)),
+            Err(Tried::Final(error)) => return Err(identified(error)),
             Err(Tried::Passing(error)) => backoff.wait(error, &seen, &meter).await?,
         }
     }
-}
-
-/// Makes one attempt of a request.
-async fn answer(
-    (url, json): (&Url, Option<&str>),
-    name: &str,
-    limit: u64,
-    options: &StoreOptions,
-    seen: &Seen,
-) -> Result<Bytes, Tried> {
-    let client = web_client(url, name, options).map_err(Tried::Final)?;
-    let request = match json {
-        Some(json) => (Method::POST, json.to_owned().into()),
-        None => (Method::GET, HttpRequestBody::empty()),
-    };
-    let accepted = ("accept", "application/geo+json, application/json, */*");
-    let sent = json.map(|_| ("content-type", "application/json"));
-    let headers = [Some(accepted), sent].into_iter().flatten();
-    let response = web::send(&client, url, name, request, headers, seen).await?;
-    let broken = |error| Tried::Passing(StoreError::unavailable(name, error::innermost(&error)));
-    let body = web::read_body(response.into_body(), limit).await.map_err(broken)?;
-    body.ok_or_else(|| Tried::Final(too_large(name, limit)))
 }
 
 /// What a reader demands of the file of which it requests a range.

@@ -238,6 +238,12 @@ pub(crate) async fn read_body(
     Ok(Some(bytes.freeze()))
 }
 
+/// Reads a document of at most `limit` bytes; `None` if it is longer.
+pub(crate) async fn read_all(response: HttpResponse, name: &str, limit: u64) -> Result<Option<Bytes>, Tried> {
+    let broken = |error| Tried::Passing(StoreError::unavailable(name, error::innermost(&error)));
+    read_body(response.into_body(), limit).await.map_err(broken)
+}
+
 fn header<'a>(response: &'a HttpResponse, name: &str) -> Option<&'a str> {
     response.headers().get(name)?.to_str().ok()
 }
