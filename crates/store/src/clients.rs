@@ -4,6 +4,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     fmt,
     future::Future,
+    hash::Hash,
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -124,14 +125,8 @@ impl Pool {
         connect: impl FnOnce(Option<String>) -> Result<Bucket, StoreError>,
     ) -> Result<Bucket, StoreError> {
         let region = self.region(url);
-        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (url.to_owned(), region.clone(), purpose, prefix.map(str::to_owned));
-        if let Some(bucket) = buckets.get(&key) {
-            return Ok(bucket.clone());
-        }
-        let bucket = connect(region)?;
-        buckets.insert(key, bucket.clone());
-        Ok(bucket)
+        cached(&self.buckets, key, || connect(region))
     }
 
     /// Returns the detected region of a bucket.
@@ -157,15 +152,23 @@ impl Pool {
         is_secure: bool,
         create: impl FnOnce() -> Result<HttpClient, StoreError>,
     ) -> Result<HttpClient, StoreError> {
-        let clients = || self.web.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (prefix.map(str::to_owned), is_secure);
-        if let Some(client) = clients().get(&key) {
-            return Ok(client.clone());
-        }
-        // Not while the lock is held: the client may need another one, for the service that issues its credentials.
-        let client = create()?;
-        Ok(clients().entry(key).or_insert(client).clone())
+        cached(&self.web, (prefix.map(str::to_owned), is_secure), create)
     }
+}
+
+/// Returns the value of a key, and creates it on first use.
+fn cached<K: Eq + Hash, V: Clone>(
+    values: &Mutex<HashMap<K, V>>,
+    key: K,
+    create: impl FnOnce() -> Result<V, StoreError>,
+) -> Result<V, StoreError> {
+    let values = || values.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(value) = values().get(&key) {
+        return Ok(value.clone());
+    }
+    // Not while the lock is held: a client may need another one, for the service that issues its credentials.
+    let value = create()?;
+    Ok(values().entry(key).or_insert(value).clone())
 }
 
 /// Connector for clients that follow no redirects, and record responses in [`Seen`].
