@@ -232,13 +232,13 @@ impl ReadRanges for Object {
 
     fn will_read(&self, ranges: &[ByteRange]) {
         if let Content::Remote(remote) = &self.content {
-            remote.will_read(ranges);
+            remote.announce(ranges, true);
         }
     }
 
     fn may_read(&self, ranges: &[ByteRange]) {
         if let Content::Remote(remote) = &self.content {
-            remote.may_read(ranges);
+            remote.announce(ranges, false);
         }
     }
 

@@ -211,18 +211,10 @@ impl Remote {
         self.cache.clear();
     }
 
-    /// Announces ranges that will almost certainly be read: as many as fill half of the cache.
-    pub(crate) fn will_read(&self, ranges: &[ByteRange]) {
-        self.waves.expect(self.clamped(ranges), self.cache.limit() / 2);
-    }
-
-    /// Suggests ranges that may be read.
-    pub(crate) fn may_read(&self, ranges: &[ByteRange]) {
-        self.waves.suggest(self.clamped(ranges), self.cache.limit() / 2);
-    }
-
-    fn clamped(&self, ranges: &[ByteRange]) -> impl Iterator<Item = ByteRange> {
-        ranges.iter().map(|range| range.clamp_to(self.meta.size))
+    /// Announces ranges that will almost certainly be read (`is_certain`) or may be read: as many as fill half of the cache.
+    pub(crate) fn announce(&self, ranges: &[ByteRange], is_certain: bool) {
+        let clamped = ranges.iter().map(|range| range.clamp_to(self.meta.size));
+        self.waves.announce(clamped, is_certain, self.cache.limit() / 2);
     }
 
     /// Reads ranges through the cache, and fetches missing pages together with those of concurrent calls.

@@ -254,14 +254,18 @@ impl Waves {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds ranges within the file that will almost certainly be read, up to this many pages.
-    pub(crate) fn expect(&self, ranges: impl Iterator<Item = ByteRange>, most: usize) {
-        add(&mut self.next().wave.expected, ranges, most);
-    }
-
-    /// Adds ranges within the file that may be read, up to this many pages.
-    pub(crate) fn suggest(&self, ranges: impl Iterator<Item = ByteRange>, most: usize) {
-        add(&mut self.next().wave.possible, ranges, most);
+    /// Adds ranges within the file that will almost certainly be read (`is_certain`) or may be read, until there are this
+    /// many pages of either kind.
+    pub(crate) fn announce(&self, ranges: impl Iterator<Item = ByteRange>, is_certain: bool, most: usize) {
+        let mut next = self.next();
+        let Wave { expected, possible, .. } = &mut next.wave;
+        let pages = if is_certain { expected } else { possible };
+        for page in ranges.flat_map(of_range) {
+            if pages.len() >= most {
+                return;
+            }
+            pages.insert(page);
+        }
     }
 
     /// Joins the next wave. The first caller makes it: `fetch` takes the pages of all callers with [`Waves::take`].
@@ -284,16 +288,6 @@ impl Waves {
     pub(crate) async fn take(&self) -> Wave {
         pause().await;
         std::mem::take(&mut *self.next()).wave
-    }
-}
-
-/// Adds the pages of ranges, until there are this many.
-fn add(pages: &mut BTreeSet<u64>, ranges: impl Iterator<Item = ByteRange>, most: usize) {
-    for page in ranges.flat_map(of_range) {
-        if pages.len() >= most {
-            return;
-        }
-        pages.insert(page);
     }
 }
 
