@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use virtualize::{
     Code, Format, Options,
-    options::{MappingOptions, OutputFormat},
+    options::{MappingOptions, OutputFormat, value::parse_digits},
     zarr::ZarrFormat,
 };
 use virtualize_remedy::similar;
@@ -86,9 +86,7 @@ impl Parameters {
     /// Returns a whole number, which must be from `least` to `most`.
     pub(crate) fn number(&self, name: &str, least: u64, most: u64) -> Result<Option<u64>, Problem> {
         let Some(text) = self.get(name) else { return Ok(None) };
-        let number =
-            text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse::<u64>().ok()).flatten();
-        let fits = number.filter(|number| (least..=most).contains(number));
+        let fits = parse_digits(text).filter(|number| (least..=most).contains(number));
         fits.map(Some)
             .ok_or_else(|| Problem::parameter(name, format!("expected a number from {least} to {most}")))
     }

@@ -14,6 +14,7 @@ use tokio::sync::Semaphore;
 use utoipa::IntoParams;
 use virtualize::{
     ArrayReader, AxisSelection, Selection,
+    options::value::parse_digits,
     zarr::{Array, ChunkGrid, Codec},
 };
 
@@ -163,8 +164,7 @@ fn selection(text: Option<&str>, shape: &[u64]) -> Result<Selection, Problem> {
 fn axis(text: &str, size: u64) -> Option<AxisSelection> {
     let number = |text: &str, default: u64| match text {
         "" => Some(default),
-        digits if digits.bytes().all(|byte| byte.is_ascii_digit()) => digits.parse().ok(),
-        _ => None,
+        digits => parse_digits(digits),
     };
     let mut parts = text.split(':');
     let (first, stop, step, rest) = (parts.next()?, parts.next(), parts.next(), parts.next());

@@ -72,7 +72,7 @@ pub fn parse_count(text: &str) -> Result<usize, InvalidValue> {
 }
 
 /// Parses decimal digits only: no sign, no space.
-pub(super) fn parse_digits<T: FromStr>(text: &str) -> Option<T> {
+pub fn parse_digits<T: FromStr>(text: &str) -> Option<T> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
