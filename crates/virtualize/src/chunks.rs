@@ -36,12 +36,10 @@ impl ChunkReader {
         let range = ByteRange::new(place.offset.saturating_add(within.start), within.length);
         let object = Files { store, options, pool: &self.pool, interrupt: None }.open(place.source).await;
         let object = object.map_err(|error| match error {
-            ArrayError::Store(error) => Error::Store(error),
-            ArrayError::Changed { name } => {
-                let message = format!("{name}: the file changed since it was mapped");
-                ReadError::new(ReadErrorKind::Changed, message).into()
+            ArrayError::Invalid(reason) => {
+                ReadError::new(ReadErrorKind::Invalid, format!("{}: {reason}", store.name())).into()
             }
-            error => ReadError::new(ReadErrorKind::Invalid, format!("{}: {error}", store.name())).into(),
+            error => Error::of_array(store.name(), "", error),
         })?;
         let bytes = object.read_once(range).await?;
         if bytes.len() as u64 != within.length {

@@ -2,7 +2,7 @@ use std::{borrow::Cow, sync::Arc};
 
 use virtualize_bytes::{ByteRange, ReadError, ReadErrorKind};
 use virtualize_codec::CodecFailure;
-use virtualize_map::Diagnostic;
+use virtualize_map::{Diagnostic, Severity};
 use virtualize_remedy::{Code, Notation, OptionName, Remedy};
 use virtualize_store::StoreError;
 
@@ -184,41 +184,38 @@ impl Error {
 
     /// Returns the class of the error.
     pub fn class(&self) -> ErrorClass {
-        match self {
-            Self::Store(StoreError::Occupied { .. }) | Self::AmbiguousUrl { .. } => ErrorClass::Conflict,
-            Self::Store(StoreError::Option { .. }) | Self::OverInput { .. } | Self::Relocation(_) => {
-                ErrorClass::Usage
-            }
-            #[cfg(feature = "full")]
-            Self::Icechunk { source: virtualize_icechunk::IcechunkError::Location { .. }, .. } => {
-                ErrorClass::Usage
-            }
-            #[cfg(feature = "full")]
-            Self::Icechunk { .. } => ErrorClass::Unavailable,
-            Self::Store(error) => of_kind(error.kind()),
-            Self::Read(error) => of_kind(error.kind),
-            Self::Emit { broken_pipe: true, .. } => ErrorClass::BrokenPipe,
-            Self::Emit { .. } | Self::Chunks { .. } => ErrorClass::Unavailable,
-            _ => ErrorClass::File,
-        }
+        self.classified().0
     }
 
     /// Returns the code of the error: that of the first diagnostic if the mapping refuses the file.
     pub fn code(&self) -> Code {
+        self.classified().1
+    }
+
+    fn classified(&self) -> (ErrorClass, Code) {
+        use ErrorClass::{BrokenPipe, Conflict, File, Unavailable, Usage};
         match self {
             Self::Store(error) => of_store(error),
-            Self::Read(error) => of_read(error.kind),
-            Self::Format { .. } => Code::Format,
-            Self::Structure { code, .. } => *code,
-            Self::References { .. } => Code::ReferencesInvalid,
-            Self::Refused { diagnostics, .. } => diagnostics.first().map_or(Code::File, |first| first.code),
-            Self::Strict { .. } => Code::Strict,
+            Self::Read(error) => of_kind(error.kind),
+            Self::Format { .. } => (File, Code::Format),
+            Self::Structure { code, .. } => (File, *code),
+            Self::References { .. } => (File, Code::ReferencesInvalid),
+            Self::Refused { diagnostics, .. } => {
+                (File, diagnostics.first().map_or(Code::File, |first| first.code))
+            }
+            Self::Strict { .. } => (File, Code::Strict),
             #[cfg(feature = "full")]
-            Self::Icechunk { .. } => Code::Icechunk,
-            Self::Values { .. } => Code::ValuesUnreadable,
-            Self::OverInput { .. } | Self::Relocation(_) | Self::AmbiguousUrl { .. } => Code::Usage,
-            Self::Chunks { .. } => Code::ChunksUnreadable,
-            Self::Emit { .. } => Code::OutputFailed,
+            Self::Icechunk { source: virtualize_icechunk::IcechunkError::Location { .. }, .. } => {
+                (Usage, Code::Icechunk)
+            }
+            #[cfg(feature = "full")]
+            Self::Icechunk { .. } => (Unavailable, Code::Icechunk),
+            Self::Values { .. } => (File, Code::ValuesUnreadable),
+            Self::OverInput { .. } | Self::Relocation(_) => (Usage, Code::Usage),
+            Self::AmbiguousUrl { .. } => (Conflict, Code::Usage),
+            Self::Chunks { .. } => (Unavailable, Code::ChunksUnreadable),
+            Self::Emit { broken_pipe: true, .. } => (BrokenPipe, Code::OutputFailed),
+            Self::Emit { .. } => (Unavailable, Code::OutputFailed),
         }
     }
 
@@ -269,43 +266,39 @@ impl Error {
     }
 }
 
-fn of_store(error: &StoreError) -> Code {
+fn of_store(error: &StoreError) -> (ErrorClass, Code) {
+    let (class, code) = of_kind(error.kind());
     match error {
-        StoreError::NotAllowed { .. } => Code::NotAllowed,
-        StoreError::Region { .. } => Code::SourceRegion,
-        StoreError::NotAFile { .. } => Code::NotAFile,
-        StoreError::Occupied { .. } => Code::OutputExists,
-        StoreError::Locked { .. } => Code::OutputLocked,
-        StoreError::Location { .. } => Code::Url,
-        StoreError::Option { .. } => Code::Usage,
-        StoreError::NoRanges { .. } | StoreError::Unreadable { .. } => Code::NoRanges,
-        StoreError::Denied { .. } => Code::SourceDenied,
+        StoreError::Occupied { .. } => (ErrorClass::Conflict, Code::OutputExists),
+        StoreError::Option { .. } => (ErrorClass::Usage, Code::Usage),
+        StoreError::NotAllowed { .. } => (class, Code::NotAllowed),
+        StoreError::Region { .. } => (class, Code::SourceRegion),
+        StoreError::NotAFile { .. } => (class, Code::NotAFile),
+        StoreError::Locked { .. } => (class, Code::OutputLocked),
+        StoreError::Location { .. } => (class, Code::Url),
+        StoreError::NoRanges { .. } | StoreError::Unreadable { .. } => (class, Code::NoRanges),
+        StoreError::Denied { .. } => (class, Code::SourceDenied),
         StoreError::NotFound { .. }
         | StoreError::Changed { .. }
         | StoreError::Page { .. }
-        | StoreError::Unavailable { .. } => of_read(error.kind()),
+        | StoreError::Unavailable { .. } => (class, code),
     }
 }
 
-fn of_read(kind: ReadErrorKind) -> Code {
+fn of_kind(kind: ReadErrorKind) -> (ErrorClass, Code) {
     match kind {
-        ReadErrorKind::NotFound => Code::SourceNotFound,
-        ReadErrorKind::Denied => Code::SourceDenied,
-        ReadErrorKind::Changed => Code::SourceChanged,
-        ReadErrorKind::Unavailable => Code::SourceUnavailable,
-        ReadErrorKind::Invalid => Code::FileMalformed,
-        ReadErrorKind::Limit => Code::FileLimit,
+        ReadErrorKind::NotFound => (ErrorClass::NotFound, Code::SourceNotFound),
+        ReadErrorKind::Denied => (ErrorClass::Denied, Code::SourceDenied),
+        ReadErrorKind::Changed => (ErrorClass::Changed, Code::SourceChanged),
+        ReadErrorKind::Unavailable => (ErrorClass::Unavailable, Code::SourceUnavailable),
+        ReadErrorKind::Invalid => (ErrorClass::File, Code::FileMalformed),
+        ReadErrorKind::Limit => (ErrorClass::File, Code::FileLimit),
     }
 }
 
-fn of_kind(kind: ReadErrorKind) -> ErrorClass {
-    match kind {
-        ReadErrorKind::NotFound => ErrorClass::NotFound,
-        ReadErrorKind::Denied => ErrorClass::Denied,
-        ReadErrorKind::Changed => ErrorClass::Changed,
-        ReadErrorKind::Unavailable => ErrorClass::Unavailable,
-        ReadErrorKind::Invalid | ReadErrorKind::Limit => ErrorClass::File,
-    }
+/// Returns a warning about the node at a path without a leading slash.
+pub(crate) fn warning(code: Code, path: &str, message: String) -> Diagnostic {
+    Diagnostic { severity: Severity::Warning, code, path: format!("/{path}"), message, remedy: None }
 }
 
 /// Returns the first reason as `show` writes it, and the number of further ones.

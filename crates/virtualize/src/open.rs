@@ -20,7 +20,7 @@ use virtualize_zarr::{
 
 use crate::{
     chunks::{Interrupt, interruptible},
-    error::{ArrayError, Error},
+    error::{ArrayError, Error, warning},
     inline::{self, ChunkMaker},
     options::{Options, ReadOptions},
     read::read_array_within,
@@ -101,13 +101,9 @@ async fn read(
             Ok(files) => return Ok((SourceFile::Hdf5(files), None)),
             Err(reason) => {
                 tracing::info!("{}: no sidecar is used: {reason}", object.name());
-                unused = Some(Diagnostic {
-                    severity: Severity::Info,
-                    code: Code::SidecarNotUsed,
-                    path: "/".to_owned(),
-                    message: format!("the file was read without a DMR++ sidecar: {reason}"),
-                    remedy: None,
-                });
+                let message = format!("the file was read without a DMR++ sidecar: {reason}");
+                let unused_sidecar = warning(Code::SidecarNotUsed, "", message);
+                unused = Some(Diagnostic { severity: Severity::Info, ..unused_sidecar });
             }
         }
         budget.go_on().map_err(|error| named(object.name(), error))?;
@@ -343,9 +339,7 @@ impl LazyStore {
         let OpenReferences { name, set, tables, version } = opened;
         let store = resolved(set, &name, location, &reading).await?;
         let raw = store.clone();
-        let mut metadata = in_format(store, false, options).await?;
-        metadata.combine_segments();
-        let metadata = Arc::new(metadata.checked(options.strict)?);
+        let metadata = of_options(store, options).await?;
         let parts = tables.map(|tables| Parts {
             raw,
             tables,
@@ -397,9 +391,7 @@ impl LazyStore {
             return Ok(complete);
         }
         let all = parts.tables.complete(parts.raw.clone(), false, &parts.location, &parts.reading).await?;
-        let mut complete = in_format(all, false, &parts.options).await?;
-        complete.combine_segments();
-        let complete = Arc::new(complete.checked(parts.options.strict)?);
+        let complete = of_options(all, &parts.options).await?;
         lock(&parts.kept).complete = Some(Arc::clone(&complete));
         Ok(complete)
     }
@@ -437,7 +429,8 @@ impl Parts {
         }
         let wanted = [(path.to_owned(), numbers)];
         let read = self.tables.read(&wanted, &self.name, &self.location, &self.reading).await?;
-        let store = Arc::new(in_format(read, false, &self.options).await?);
+        let Options { map, store: options, .. } = &self.options;
+        let store = Arc::new(convert(read, map.format, false, options).await?);
         let [(path, numbers)] = wanted;
         // Objects of a Zarr store that are missing may be written later.
         let is_whole = || {
@@ -481,8 +474,11 @@ fn bytes_of(chunks: &ChunkManifest) -> usize {
     references.saturating_mul(REFERENCE).saturating_add(inline)
 }
 
-async fn in_format(store: VirtualStore, strict: bool, options: &Options) -> Result<VirtualStore, Error> {
-    convert(store, options.map.format, strict, &options.store).await
+/// Returns references in the Zarr format of the options, with the datasets that groups form together.
+async fn of_options(store: VirtualStore, options: &Options) -> Result<Arc<VirtualStore>, Error> {
+    let mut store = convert(store, options.map.format, false, &options.store).await?;
+    store.combine_segments();
+    Ok(Arc::new(store.checked(options.strict)?))
 }
 
 /// Maximum size in bytes of the values along an axis.

@@ -8,7 +8,7 @@ use virtualize_remedy::Code;
 use virtualize_store::{Object, Stats, StoreError};
 use virtualize_zarr::{Array, ChunkEntry, Codec, Hierarchy, NodePath, Source, SourceId, ZarrFormat, node};
 
-use crate::error::Error;
+use crate::error::{Error, warning};
 use crate::relocate::{self, Relocation};
 use crate::segments::{Combined, CombinedArray, Segments};
 
@@ -82,13 +82,7 @@ impl VirtualStore {
                 let message = format!(
                     "{attribute}: {reason}; the groups are listed, but not the dataset that they form"
                 );
-                self.report.diagnostics.push(Diagnostic {
-                    severity: Severity::Warning,
-                    code: Code::SegmentsIgnored,
-                    path: "/".to_owned(),
-                    message,
-                    remedy: None,
-                });
+                self.report.diagnostics.push(warning(Code::SegmentsIgnored, "", message));
             }
         }
     }

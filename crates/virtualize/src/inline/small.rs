@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures::{StreamExt, stream::FuturesOrdered};
 use serde_json::{Map, Value};
 use virtualize_bytes::{ByteRange, ReadError};
-use virtualize_map::{Diagnostic, Mapped, Severity};
+use virtualize_map::{Diagnostic, Mapped};
 use virtualize_remedy::{Code, OptionName, Remedy};
 use virtualize_zarr::{
     ChunkEntry, Group, Hierarchy, Node, NodePath, Reference,
@@ -15,7 +15,7 @@ use virtualize_zarr::{
 };
 
 use super::{ChunkMaker, Fetched, batches};
-use crate::options::InlineOptions;
+use crate::{error::warning, options::InlineOptions};
 
 /// Number of bytes that are fetched together. Two such batches are in memory.
 const BATCH: u64 = 32 << 20;
@@ -64,7 +64,10 @@ pub(crate) async fn run(
             }
         }
     }
-    mapped.report.diagnostics.extend(unread.iter().map(|(path, why)| not_read(path, why)));
+    mapped.report.diagnostics.extend(unread.into_iter().map(|(path, why)| {
+        let message = format!("chunks selected for inlining stay references: {why}");
+        warning(Code::InlineFailed, path, message)
+    }));
     Ok(())
 }
 
@@ -115,35 +118,17 @@ fn choose(
             left -= cost;
             chosen.extend(chunks);
         } else {
-            refused.push(too_much(path, options.total));
+            let total = options.total;
+            let message = format!(
+                "chunks stay references: inlined, they would exceed the total of {total} bytes for all arrays"
+            );
+            let remedy = Remedy::turn_on(OptionName::InlineTotal, "raise the limit")
+                .or(Remedy::turn_on(OptionName::Inline, "inline fewer chunks"));
+            let remedy = Some(remedy);
+            refused.push(Diagnostic { remedy, ..warning(Code::InlineTotal, path, message) });
         }
     }
     (chosen, refused)
-}
-
-fn too_much(path: &str, total: u64) -> Diagnostic {
-    Diagnostic {
-        severity: Severity::Warning,
-        code: Code::InlineTotal,
-        path: format!("/{path}"),
-        message: format!(
-            "chunks stay references: inlined, they would exceed the total of {total} bytes for all arrays"
-        ),
-        remedy: Some(
-            Remedy::turn_on(OptionName::InlineTotal, "raise the limit")
-                .or(Remedy::turn_on(OptionName::Inline, "inline fewer chunks")),
-        ),
-    }
-}
-
-fn not_read(path: &str, why: &str) -> Diagnostic {
-    Diagnostic {
-        severity: Severity::Warning,
-        code: Code::InlineFailed,
-        path: format!("/{path}"),
-        message: format!("chunks selected for inlining stay references: {why}"),
-        remedy: None,
-    }
 }
 
 /// Returns the arrays that have the name of their only dimension, and those that the attribute `coordinates` of an array or

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use virtualize_map::MapOptions;
-use virtualize_references::{EmitError, Format, PendingChunks};
+use virtualize_references::{Format, PendingChunks};
 use virtualize_remedy::Code;
 use virtualize_store::StoreOptions;
 use virtualize_zarr::{
@@ -12,8 +12,13 @@ use virtualize_zarr::{
     node,
 };
 
-use super::warning;
-use crate::{chunks::fetch, decode, error::ArrayError, error::Error, store::VirtualStore};
+use crate::{
+    chunks::fetch,
+    decode,
+    error::{ArrayError, Error, warning},
+    output::failed,
+    store::VirtualStore,
+};
 
 /// Converts a store to a Zarr format. Chunks that the format cannot refer to are read, re-encoded and inlined. Arrays
 /// that it cannot express are omitted; the report lists all losses.
@@ -189,12 +194,7 @@ pub fn to_text(hierarchy: &Hierarchy, name: &str) -> Result<Vec<u8>, Error> {
         ZarrFormat::V3 => Format::ZARR3_JSON,
     };
     let mut text = Vec::new();
-    let failed = |error: EmitError| Error::Emit {
-        name: name.to_owned(),
-        reason: error.to_string(),
-        broken_pipe: false,
-    };
-    virtualize_references::write(hierarchy, format, &mut text).map_err(failed)?;
+    virtualize_references::write(hierarchy, format, &mut text).map_err(|error| failed(name, error))?;
     Ok(text)
 }
 

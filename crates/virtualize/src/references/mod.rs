@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use virtualize_bytes::{ByteRange, ReadRanges};
-use virtualize_map::{Diagnostic, Report, Severity};
+use virtualize_map::{Diagnostic, Report};
 use virtualize_references::ReferenceSet;
 use virtualize_remedy::Code;
 use virtualize_store::{Object, StoreError, StoreOptions};
@@ -25,7 +25,7 @@ pub use self::{
     validate::{Checked, Sample, ValidationReport, validate},
 };
 use crate::{
-    error::Error,
+    error::{Error, warning},
     options::ReadOptions,
     relocate::{Relocation, relocate},
     sources::source_of,
@@ -267,11 +267,6 @@ const IN_FOLDER: &str = "references.json";
 /// Returns whether a location is not a local path.
 fn is_remote(location: &str) -> bool {
     location.contains("://") && !location.starts_with("file://")
-}
-
-/// Returns a warning about the node at a path without a leading slash.
-fn warning(code: Code, path: &str, message: String) -> Diagnostic {
-    Diagnostic { severity: Severity::Warning, code, path: format!("/{path}"), message, remedy: None }
 }
 
 /// Returns the folder or prefix of references: that of the file, or the one that contains the folder `store.zarr`, which is

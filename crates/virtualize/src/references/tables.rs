@@ -24,12 +24,12 @@ use virtualize_zarr::{
 #[cfg(feature = "full")]
 use virtualize_zarr::{Hierarchy, Node, chunk_indices};
 
-use super::{OpenReferences, ZMETADATA, check_size, convert::remove, resolved, warning, whole};
+use super::{OpenReferences, ZMETADATA, check_size, convert::remove, resolved, whole};
 #[cfg(feature = "full")]
 use crate::commit::failed;
 use crate::{
     chunks::fetch,
-    error::{ArrayError, Error},
+    error::{ArrayError, Error, warning},
     options::ReadOptions,
     sources::source_of,
     store::VirtualStore,

@@ -22,8 +22,6 @@ use virtualize_zarr::{
     in_byte_order,
 };
 
-use crate::options::ReadOptions;
-
 use super::{
     Part, Place, Places,
     diff::{
@@ -35,11 +33,10 @@ use super::{
 use crate::{
     decode,
     describe::printable,
-    error::ArrayError,
-    error::{Error, NONE_OF_THEM},
+    error::{ArrayError, Error, NONE_OF_THEM},
     inline::finding,
     open::open_object,
-    options::Options,
+    options::{Options, ReadOptions},
     source_formats::detect,
     sources::{changes, source_of},
     store::VirtualStore,
