@@ -118,8 +118,6 @@ pub(crate) struct Convert {
     /// Print only errors
     #[arg(short, long, help_heading = GENERAL)]
     pub(crate) quiet: bool,
-    #[command(flatten)]
-    pub(crate) verbosity: Verbosity,
 }
 
 /// Options of `virtualize FILE`.
@@ -151,8 +149,6 @@ pub(crate) struct Inspect {
     /// Print JSON
     #[arg(long, help_heading = GENERAL)]
     pub(crate) json: bool,
-    #[command(flatten)]
-    pub(crate) verbosity: Verbosity,
 }
 
 /// Options of `inspect`.
@@ -216,15 +212,6 @@ pub(crate) struct Output {
     #[command(flatten)]
     #[serde(flatten)]
     pub(crate) icechunk: IcechunkOptions,
-}
-
-#[derive(Args, Clone)]
-pub(crate) struct Verbosity {
-    /// Log to standard error; -vv and -vvv log more
-    ///
-    /// -v logs at the level info, -vv at debug, -vvv at trace. The environment variable RUST_LOG takes precedence.
-    #[arg(short, long, action = clap::ArgAction::Count, help_heading = GENERAL)]
-    pub(crate) verbose: u8,
 }
 
 /// Heading of the options that say where references are written.
@@ -299,8 +286,6 @@ pub(crate) struct Translate {
     /// Print only errors
     #[arg(short, long, help_heading = GENERAL)]
     pub(crate) quiet: bool,
-    #[command(flatten)]
-    pub(crate) verbosity: Verbosity,
 }
 
 /// Options of `convert`.
@@ -332,8 +317,6 @@ pub(crate) struct Compare {
     pub(crate) ignore_urls: bool,
     #[command(flatten)]
     pub(crate) options: Given<Reading>,
-    #[command(flatten)]
-    pub(crate) verbosity: Verbosity,
 }
 
 /// Arguments of `validate`.
@@ -353,8 +336,6 @@ pub(crate) struct Validate {
     /// Print JSON
     #[arg(long, help_heading = GENERAL)]
     pub(crate) json: bool,
-    #[command(flatten)]
-    pub(crate) verbosity: Verbosity,
 }
 
 impl Validate {
@@ -407,7 +388,7 @@ mod many {
     use virtualize_archive::{BatchOptions, FileOptions, LayoutOptions, ScanOptions, Target, list::Input};
     use virtualize_server::Settings;
 
-    use super::{GENERAL, OUTPUT, Verbosity};
+    use super::{GENERAL, OUTPUT};
     use crate::{error::Usage, messages::FLAGS};
 
     /// Arguments of `batch`.
@@ -418,8 +399,6 @@ mod many {
         output: Option<String>,
         #[command(flatten)]
         pub(crate) options: Given<OptionsOfBatch>,
-        #[command(flatten)]
-        pub(crate) verbosity: Verbosity,
         /// Print only errors
         #[arg(short, long, help_heading = GENERAL)]
         pub(crate) quiet: bool,
@@ -485,8 +464,6 @@ mod many {
         /// Also write the JSON to a file
         #[arg(short, long, value_name = "OUT", help_heading = OUTPUT, value_hint = ValueHint::FilePath)]
         pub(crate) output: Option<std::path::PathBuf>,
-        #[command(flatten)]
-        pub(crate) verbosity: Verbosity,
         /// Print only the report and errors
         #[arg(short, long, help_heading = GENERAL)]
         pub(crate) quiet: bool,

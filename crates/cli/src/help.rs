@@ -37,6 +37,12 @@ const ENVIRONMENT: &[(&str, &str)] = &[
     ("COLUMNS", "Width of help texts, from 40 to 120."),
 ];
 
+/// Short and long help of `--verbose`.
+const VERBOSE: (&str, &str) = (
+    "Log to standard error; -vv and -vvv log more",
+    "Log to standard error; -vv and -vvv log more\n\n-v logs at the level info, -vv at debug, -vvv at trace. The environment variable RUST_LOG takes precedence.",
+);
+
 /// What the help of a command shows.
 struct Page {
     /// Name of the command.
@@ -95,7 +101,12 @@ fn with_texts(command: Command, page: &Page, is_short: bool) -> Command {
     let needs_arguments = !matches!(page.name, "explain" | "options" | "serve");
     let help = Arg::new("help").short('h').long("help").action(ArgAction::Help);
     let help = help.help("Print a summary; --help prints everything").help_heading(GENERAL);
-    let command = command.disable_help_flag(true).arg(help).arg_required_else_help(needs_arguments);
+    let mut command = command.disable_help_flag(true).arg_required_else_help(needs_arguments);
+    if !matches!(page.name, "journal" | "explain" | "options" | "serve" | "completions" | "man") {
+        let verbose = Arg::new("verbose").short('v').long("verbose").action(ArgAction::Count);
+        command = command.arg(verbose.help(VERBOSE.0).long_help(VERBOSE.1).help_heading(GENERAL));
+    }
+    let command = command.arg(help);
     if is_short {
         let name = if page.name == "virtualize" { String::new() } else { format!(" {}", page.name) };
         let more = format!("\nAll options: virtualize{name} --help");
@@ -109,7 +120,10 @@ fn with_texts(command: Command, page: &Page, is_short: bool) -> Command {
         });
     }
     let about = command.get_long_about().map(ToString::to_string).unwrap_or_default();
-    let more = about.split_once("\n\n").map(|(_, more)| format!("\n{}\n", wrapped(more))).unwrap_or_default();
+    // Like the rest of the help, which clap wraps at 100 columns where there is no terminal.
+    let width = terminal::columns().unwrap_or(100).clamp(*WIDTH.start(), *WIDTH.end());
+    let wrapped = |more| format!("\n{}\n", terminal::wrap(more, width).join("\n"));
+    let more = about.split_once("\n\n").map(|(_, more)| wrapped(more)).unwrap_or_default();
     command
         .long_about(None::<&str>)
         .help_template(format!(
@@ -117,19 +131,6 @@ fn with_texts(command: Command, page: &Page, is_short: bool) -> Command {
         ))
         .after_help(format!("Examples:\n{}\nExit status: {}", page.examples(usize::MAX), EXIT_STATUS))
         .mut_args(compact)
-}
-
-/// Wraps a paragraph like the rest of the help, which clap wraps at 100 columns where there is no terminal.
-fn wrapped(text: &str) -> String {
-    let width = terminal::columns().unwrap_or(100).clamp(*WIDTH.start(), *WIDTH.end());
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
-        match lines.last_mut().filter(|line| line.len() + 1 + word.len() <= width) {
-            Some(line) => *line += &format!(" {word}"),
-            None => lines.push(word.to_owned()),
-        }
-    }
-    lines.join("\n")
 }
 
 /// Joins the help of an option to one paragraph, and lists its values in it. clap then prints it next to the option, so that
@@ -197,51 +198,46 @@ pub(crate) fn manual(folder: &Path) -> Result<(), Failure> {
     for command in others.chain([&command]) {
         let name = command.get_display_name().unwrap_or("virtualize");
         let path = folder.join(format!("{name}.1"));
-        let mut text = Vec::new();
-        manual_page(command, &mut text)?;
-        fs::write(&path, text).map_err(|error| failed(&path, error))?;
+        let mut out = Vec::new();
+        let page = Man::new(command.clone());
+        // Without a date, so that builds of one version are equal.
+        let title =
+            format!(".TH {name} 1 \"\" \"virtualize {}\" \"User Commands\"\n", env!("CARGO_PKG_VERSION"));
+        out.extend(title.into_bytes());
+        page.render_name_section(&mut out)?;
+        // That of `clap_mangen` repeats all options.
+        let mut synopsis = Roff::new();
+        synopsis.control("SH", ["SYNOPSIS"]);
+        let usage = command.clone().render_usage().to_string();
+        for (at, line) in usage.trim_start_matches("Usage:").lines().enumerate() {
+            if at > 0 {
+                synopsis.control("br", []);
+            }
+            synopsis.text([bold(line.trim())]);
+        }
+        synopsis.to_writer(&mut out)?;
+        page.render_description_section(&mut out)?;
+        page.render_options_section(&mut out)?;
+        if command.has_subcommands() {
+            page.render_subcommands_section(&mut out)?;
+        }
+        let mut roff = Roff::new();
+        let name = command.get_name();
+        if let Some(page) = PAGES.iter().find(|page| page.name == name) {
+            roff.control("SH", ["EXAMPLES"]);
+            for (purpose, example) in &page.examples {
+                roff.control("PP", []).text([roman(format!("{purpose}:"))]);
+                roff.control("PP", []).control("RS", ["4"]).control("nf", []);
+                roff.text([roman(*example)]).control("fi", []).control("RE", []);
+            }
+        }
+        roff.control("SH", ["EXIT STATUS"]).text([roman(EXIT_STATUS)]);
+        roff.control("SH", ["ENVIRONMENT"]);
+        for (name, meaning) in ENVIRONMENT {
+            roff.control("TP", []).text([bold(*name)]).text([roman(*meaning)]);
+        }
+        roff.to_writer(&mut out)?;
+        fs::write(&path, out).map_err(|error| failed(&path, error))?;
     }
     Ok(())
-}
-
-/// Writes the manual page of a command.
-fn manual_page(command: &Command, out: &mut Vec<u8>) -> io::Result<()> {
-    let page = Man::new(command.clone());
-    let name = command.get_display_name().unwrap_or("virtualize");
-    // Without a date, so that builds of one version are equal.
-    let title = format!(".TH {name} 1 \"\" \"virtualize {}\" \"User Commands\"\n", env!("CARGO_PKG_VERSION"));
-    out.extend(title.into_bytes());
-    page.render_name_section(out)?;
-    // That of `clap_mangen` repeats all options.
-    let mut synopsis = Roff::new();
-    synopsis.control("SH", ["SYNOPSIS"]);
-    let usage = command.clone().render_usage().to_string();
-    for (at, line) in usage.trim_start_matches("Usage:").lines().enumerate() {
-        if at > 0 {
-            synopsis.control("br", []);
-        }
-        synopsis.text([bold(line.trim())]);
-    }
-    synopsis.to_writer(out)?;
-    page.render_description_section(out)?;
-    page.render_options_section(out)?;
-    if command.has_subcommands() {
-        page.render_subcommands_section(out)?;
-    }
-    let mut roff = Roff::new();
-    let name = command.get_name();
-    if let Some(page) = PAGES.iter().find(|page| page.name == name) {
-        roff.control("SH", ["EXAMPLES"]);
-        for (purpose, example) in &page.examples {
-            roff.control("PP", []).text([roman(format!("{purpose}:"))]);
-            roff.control("PP", []).control("RS", ["4"]).control("nf", []);
-            roff.text([roman(*example)]).control("fi", []).control("RE", []);
-        }
-    }
-    roff.control("SH", ["EXIT STATUS"]).text([roman(EXIT_STATUS)]);
-    roff.control("SH", ["ENVIRONMENT"]);
-    for (name, meaning) in ENVIRONMENT {
-        roff.control("TP", []).text([bold(*name)]).text([roman(*meaning)]);
-    }
-    roff.to_writer(out)
 }

@@ -31,11 +31,11 @@ pub use inspect::{UnknownArray, describe, describe_arrays};
 /// Ctrl-C has no effect until this function returns.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let arguments = parse(&arguments.into_iter().collect::<Vec<_>>());
-    error::status(arguments.and_then(|arguments| execute(&arguments)))
+    error::status(arguments.and_then(|(arguments, verbosity)| execute(&arguments, verbosity)))
 }
 
-/// Parses the arguments, and checks that they can be combined.
-fn parse(given: &[OsString]) -> Result<Arguments, Failure> {
+/// Parses the arguments, and checks that they can be combined. Also returns the number of `-v`.
+fn parse(given: &[OsString]) -> Result<(Arguments, u8), Failure> {
     // The short help: asked for by `-h`, or because a command has no arguments.
     let is_short = match given {
         [] | [_] => true,
@@ -49,6 +49,8 @@ fn parse(given: &[OsString]) -> Result<Arguments, Failure> {
     error::check_command(&command, given)?;
     let matches = command.try_get_matches_from_mut(given).map_err(error::explain)?;
     let arguments = Arguments::from_arg_matches(&matches)?;
+    let own = matches.subcommand().map_or(&matches, |(_, own)| own);
+    let verbosity = own.try_get_one("verbose").ok().flatten().copied().unwrap_or(0);
     #[cfg(feature = "full")]
     let arguments = {
         // For the journal to record.
@@ -60,24 +62,26 @@ fn parse(given: &[OsString]) -> Result<Arguments, Failure> {
         }
         arguments
     };
-    Ok(arguments)
+    Ok((arguments, verbosity))
 }
 
 /// Starts the log and a runtime, and runs the chosen command.
-fn execute(arguments: &Arguments) -> Result<(), Failure> {
+fn execute(arguments: &Arguments, verbosity: u8) -> Result<(), Failure> {
     let requested = std::env::var("RUST_LOG").ok().filter(|filter| !filter.is_empty());
-    let filter = match (requested, verbose(arguments)) {
-        // The service starts its own log.
-        (_, None) | (None, Some(0)) => None,
-        (Some(filter), _) => Some(EnvFilter::builder().parse_lossy(filter)),
-        (None, Some(1)) => Some(EnvFilter::new("info")),
-        (None, Some(2)) => {
-            Some(EnvFilter::new("info,virtualize=debug,virtualize_store=debug,object_store=debug"))
-        }
-        (None, Some(_)) => Some(EnvFilter::new("trace")),
+    let filter = requested.or_else(|| match verbosity {
+        0 => None,
+        1 => Some("info".to_owned()),
+        2 => Some("info,virtualize=debug,virtualize_store=debug,object_store=debug".to_owned()),
+        _ => Some("trace".to_owned()),
+    });
+    let has_own_log = match &arguments.command {
+        #[cfg(feature = "full")]
+        Some(Command::Serve(_)) => true,
+        _ => false,
     };
-    if let Some(filter) = filter {
+    if let Some(filter) = filter.filter(|_| !has_own_log) {
         // Fails if the program that contains the command has a log already.
+        let filter = EnvFilter::builder().parse_lossy(filter);
         let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
         let _ = log.with_ansi(messages::are_coloured()).try_init();
     }
@@ -123,24 +127,4 @@ async fn serve(arguments: &arguments::Serve) -> Result<(), Failure> {
     start_logging(settings.log == Some(LogFormat::Json));
     let config = settings.check().map_err(error::Usage::new)?;
     Ok(serve(config).await.map_err(error::Usage::new)?)
-}
-
-/// Returns the number of `-v`. Returns `None` for the service, which starts its own log.
-fn verbose(arguments: &Arguments) -> Option<u8> {
-    Some(match &arguments.command {
-        Some(Command::Inspect(inspect)) => inspect.verbosity.verbose,
-        #[cfg(feature = "full")]
-        Some(Command::Batch(batch)) => batch.verbosity.verbose,
-        #[cfg(feature = "full")]
-        Some(Command::Scan(scan)) => scan.verbosity.verbose,
-        #[cfg(feature = "full")]
-        Some(Command::Journal(_)) => 0,
-        Some(Command::Completions(_) | Command::Explain(_) | Command::Man(_) | Command::Options(_)) => 0,
-        Some(Command::Convert(convert)) => convert.verbosity.verbose,
-        Some(Command::Validate(validate)) => validate.verbosity.verbose,
-        Some(Command::Diff(compare)) => compare.verbosity.verbose,
-        #[cfg(feature = "full")]
-        Some(Command::Serve(_)) => return None,
-        None => arguments.convert.verbosity.verbose,
-    })
 }

@@ -11,10 +11,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 use virtualize_archive::Event;
 
-use crate::{
-    messages::{self, printable},
-    terminal,
-};
+use crate::{messages, terminal};
 
 /// Minimum time between two progress lines without a terminal.
 const BETWEEN: Duration = Duration::from_secs(3);
@@ -23,7 +20,8 @@ const TEMPLATE: &str = "{bar:30} {pos}/{len} files, {per_sec}, {eta} left{msg}";
 
 /// Display of a run's events.
 pub(crate) struct Progress {
-    bar: Option<ProgressBar>,
+    /// Hidden without a terminal, and if the run is quiet.
+    bar: ProgressBar,
     quiet: bool,
     /// Whether the run is a scan. Warnings and failures of single files and the length of the listing are not shown
     /// then.
@@ -45,12 +43,13 @@ struct State {
 impl Progress {
     /// Returns the display of a batch or scan on standard error. `log` receives all events as JSON lines.
     pub(crate) fn new(is_scan: bool, quiet: bool, log: Option<Box<dyn Write + Send>>) -> Self {
-        let bar = (!quiet && terminal::has_bars()).then(|| {
-            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(5));
-            bar.with_style(
-                ProgressStyle::with_template(TEMPLATE).unwrap_or_else(|_| ProgressStyle::default_bar()),
-            )
-        });
+        let target = match !quiet && terminal::has_bars() {
+            true => ProgressDrawTarget::stderr_with_hz(5),
+            false => ProgressDrawTarget::hidden(),
+        };
+        let style = ProgressStyle::with_template(TEMPLATE);
+        let bar = ProgressBar::with_draw_target(None, target)
+            .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         let state =
             State { pending: 0, read: 0, failed: 0, log, last: Instant::now(), notes: HashSet::new() };
         Self { bar, quiet, is_scan, state: Mutex::new(state) }
@@ -78,9 +77,9 @@ impl Progress {
             Event::Listed { files, pending, complete: true } => {
                 if !self.is_scan {
                     self.say(&format!("{files} files listed, {pending} to be read"));
-                    self.with_bar(ProgressBar::reset);
+                    self.bar.reset();
                 }
-                self.with_bar(|bar| bar.set_length(*pending));
+                self.bar.set_length(*pending);
             }
             Event::Read { url, warnings, .. } => {
                 let warnings =
@@ -103,10 +102,10 @@ impl Progress {
         }
         // The bar or, without a terminal, a line at intervals.
         let (done, failed, pending) = (state.read + state.failed, state.failed, state.pending);
-        if let Some(bar) = &self.bar {
-            bar.set_position(done);
+        if !self.bar.is_hidden() {
+            self.bar.set_position(done);
             if failed > 0 {
-                bar.set_message(format!(", {failed} failed"));
+                self.bar.set_message(format!(", {failed} failed"));
             }
         } else if state.last.elapsed() >= BETWEEN && done > 0 {
             state.last = Instant::now();
@@ -121,7 +120,7 @@ impl Progress {
 
     /// Removes the bar and flushes the log.
     pub(crate) fn finish(&self) {
-        self.with_bar(ProgressBar::finish_and_clear);
+        self.bar.finish_and_clear();
         if let Ok(mut state) = self.state.lock()
             && let Some(log) = &mut state.log
         {
@@ -131,16 +130,8 @@ impl Progress {
 
     /// Prints a message, unless the run is quiet.
     fn say(&self, text: &str) {
-        match &self.bar {
-            _ if self.quiet => {}
-            Some(bar) => bar.suspend(|| messages::line(text)),
-            None => messages::line(&printable(text)),
-        }
-    }
-
-    fn with_bar(&self, act: impl FnOnce(&ProgressBar)) {
-        if let Some(bar) = &self.bar {
-            act(bar);
+        if !self.quiet {
+            self.bar.suspend(|| messages::line(text));
         }
     }
 }
