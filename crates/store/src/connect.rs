@@ -327,7 +327,7 @@ pub(crate) async fn in_region<T, F: Future<Output = Result<T, Failure>>>(
 }
 
 /// Returns the detected region of a location's bucket.
-pub(crate) fn region_of(location: &Location, options: &StoreOptions) -> Option<String> {
+fn region_of(location: &Location, options: &StoreOptions) -> Option<String> {
     match location {
         Location::Bucket { service: Service::S3, bucket, .. } => options.pool().region(bucket),
         _ => None,
@@ -336,7 +336,7 @@ pub(crate) fn region_of(location: &Location, options: &StoreOptions) -> Option<S
 
 /// Records the region that a failed request reported, and returns whether to send the request again: it was sent when
 /// another region was known, `used`. Does not override a configured region.
-pub(crate) fn follow_region(
+fn follow_region(
     location: &Location,
     error: &StoreError,
     used: Option<&str>,

@@ -16,8 +16,8 @@ use virtualize_bytes::ReadErrorKind;
 use crate::{
     Allowed, StoreError, StoreOptions,
     clients::{Purpose, Seen},
-    connect::{connect_bucket, follow_region, region_of},
-    link::Backoff,
+    connect::{connect_bucket, in_region},
+    link::{Backoff, Failure},
     location::{Location, Service, name_as_text},
     meter::Meter,
 };
@@ -189,55 +189,53 @@ pub(crate) async fn bucket_page(
 ) -> Result<Page, StoreError> {
     let meter = &Meter::new(options);
     meter.listing();
-    let name = format!("{bucket}/{prefix}");
-    let location = Location::Bucket { service, bucket: bucket.to_owned(), key: prefix.to_owned() };
-    let region = region_of(&location, options);
-    let mut pages = connect_bucket(service, bucket, prefix, Purpose::Reading, options)?.pages;
+    let (name, wanted) = (&format!("{bucket}/{prefix}"), &wanted);
+    let location = &Location::Bucket { service, bucket: bucket.to_owned(), key: prefix.to_owned() };
     let pool = options.pool();
-    let _slot = pool.slot(&name).await?;
-    let mut backoff = Backoff::of(options);
-    let mut moved = false;
-    let found = loop {
-        let seen = Seen::default();
-        let mut how = PaginatedListOptions {
-            delimiter: (!wanted.deep).then(|| "/".into()),
-            page_token: wanted.after.map(str::to_owned),
-            max_keys: wanted.most,
-            ..PaginatedListOptions::default()
-        };
-        how.extensions.insert(seen.clone());
-        let error = match pages.list_paginated(Some(prefix).filter(|it| !it.is_empty()), how).await {
-            Ok(page) => break page,
-            Err(object_store::Error::InvalidPath { source }) => {
-                let reason = format!("the listing has a key that is not read here: {source}");
-                return Err(StoreError::Location { name, reason });
+    let _slot = pool.slot(name).await?;
+    let found = in_region(location, options, || async move {
+        let pages = connect_bucket(service, bucket, prefix, Purpose::Reading, options)?.pages;
+        let mut backoff = Backoff::of(options);
+        loop {
+            let seen = Seen::default();
+            let mut how = PaginatedListOptions {
+                delimiter: (!wanted.deep).then(|| "/".into()),
+                page_token: wanted.after.map(str::to_owned),
+                max_keys: wanted.most,
+                ..PaginatedListOptions::default()
+            };
+            how.extensions.insert(seen.clone());
+            let error = match pages.list_paginated(Some(prefix).filter(|it| !it.is_empty()), how).await {
+                Ok(page) => return Ok(page),
+                Err(object_store::Error::InvalidPath { source }) => {
+                    let reason = format!("the listing has a key that is not read here: {source}");
+                    return Err(StoreError::location(name, reason).into());
+                }
+                Err(error) => error,
+            };
+            if let Some(region) = seen.region() {
+                return Err(StoreError::Region { name: name.clone(), region }.into());
             }
-            Err(error) => error,
-        };
-        if let Some(elsewhere) = seen.region() {
-            let error = StoreError::Region { name: name.clone(), region: elsewhere };
-            if moved || !follow_region(&location, &error, region.as_deref(), options) {
-                return Err(error);
+            let described = match (StoreError::remote(name, &error), seen.status()) {
+                (StoreError::Unavailable { name, reason }, 401 | 403) => {
+                    StoreError::Denied { name, reason, identity: None }
+                }
+                (StoreError::Unavailable { name, .. }, 404) => StoreError::NotFound { name },
+                (other, _) => other,
+            };
+            let described = described.with_identity(|| options.access_to(location).1.identity(location));
+            let broken = matches!(seen.status(), 200..=299);
+            if described.kind() != ReadErrorKind::Unavailable || !(broken || seen.is_passing()) {
+                return Err(described.into());
             }
-            moved = true;
-            pages = connect_bucket(service, bucket, prefix, Purpose::Reading, options)?.pages;
-            continue;
+            backoff.wait(described, &seen, meter).await?;
         }
-        let described = match (StoreError::remote(&name, &error), seen.status()) {
-            (StoreError::Unavailable { name, reason }, 401 | 403) => {
-                StoreError::Denied { name, reason, identity: None }
-            }
-            (StoreError::Unavailable { name, .. }, 404) => StoreError::NotFound { name },
-            (other, _) => other,
-        };
-        let described = described.with_identity(|| options.access_to(&location).1.identity(&location));
-        let broken = matches!(seen.status(), 200..=299);
-        if described.kind() != ReadErrorKind::Unavailable || !(broken || seen.is_passing()) {
-            return Err(described);
-        }
-        backoff.wait(described, &seen, meter).await?;
-    };
-    let mut page = page(bucket, &name, found);
+    });
+    let found = found.await.map_err(|failure| match failure {
+        Failure::Other(error) | Failure::PastEnd(error) => error,
+        Failure::NoRanges => no_listing(location),
+    })?;
+    let mut page = page(bucket, name, found);
     drop_empty_folders(&mut page, (service, bucket), prefix, options).await?;
     Ok(page)
 }
