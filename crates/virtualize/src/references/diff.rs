@@ -383,18 +383,12 @@ pub async fn compare(
     };
     let mut found = diff(&one.hierarchy, &other.hierarchy, urls);
     for (is_first, is_set, store) in [(true, first_is_set, &one), (false, second_is_set, &other)] {
-        if is_set {
-            unread(store, is_first, &mut found);
+        // Arrays that could not be read from references are not missing.
+        for omitted in store.warnings().filter(|warning| is_set && warning.code == Code::ArrayOmitted) {
+            found.unread(omitted.path.trim_start_matches('/'), is_first, &omitted.message);
         }
     }
     Ok(found)
-}
-
-/// Reports arrays that could not be read from references as unread instead of missing.
-fn unread(store: &VirtualStore, first: bool, found: &mut Difference) {
-    for omitted in store.warnings().filter(|warning| warning.code == Code::ArrayOmitted) {
-        found.unread(omitted.path.trim_start_matches('/'), first, &omitted.message);
-    }
 }
 
 /// Opens a location if it is a file of a source format. Returns `None` otherwise.
