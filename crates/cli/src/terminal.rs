@@ -66,11 +66,6 @@ pub(crate) fn pad(text: &str, columns: usize) -> String {
     format!("{text}{}", " ".repeat(columns.saturating_sub(width(text))))
 }
 
-/// Returns text with spaces to its left, `columns` wide unless it is wider.
-pub(crate) fn pad_left(text: &str, columns: usize) -> String {
-    format!("{}{text}", " ".repeat(columns.saturating_sub(width(text))))
-}
-
 /// Returns text that fits: its middle is replaced by "…" if it is wider than `columns`.
 pub(crate) fn shorten(text: &str, columns: usize) -> String {
     if width(text) <= columns {

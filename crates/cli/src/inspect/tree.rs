@@ -12,7 +12,7 @@ use virtualize::{
 use super::Facts;
 use crate::{
     messages::printable,
-    terminal::{counted, flow, list, pad, pad_left, shorten, size, thousands, width},
+    terminal::{counted, flow, list, pad, shorten, size, thousands, width},
 };
 
 /// Columns of the longest text of an attribute or fill value.
@@ -100,7 +100,7 @@ impl<'a, W: Write> Tree<'a, W> {
         let decoded = array.data_type.size().map(|_| size(facts.decoded)).unwrap_or_default();
         let room = self.columns.saturating_sub(width(below) + 3);
         let start = pad(&format!("{line}{name}"), self.names);
-        let start = format!("{start}  {} {}  ", pad(&data_type, DATA_TYPE), pad_left(&decoded, SIZE));
+        let start = format!("{start}  {} {decoded:>SIZE$}  ", pad(&data_type, DATA_TYPE));
         let dimensions = dimensions(array, self.columns.saturating_sub(width(&start)));
         if width(&start) + width(&dimensions) <= self.columns {
             writeln!(self.out, "{start}{dimensions}")?;
