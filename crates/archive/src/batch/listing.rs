@@ -22,7 +22,7 @@ use crate::{
     error::{files, some},
     event::Events,
     file::Wanted,
-    journal::{Accept, Listing},
+    journal::{Accept, Listing, ToCheck},
     list::{Few, Input, ListOptions, each_page, line},
     values::{Grid, calendar::is_time},
 };
@@ -148,38 +148,19 @@ impl Batch {
         Ok(())
     }
 
-    /// Checks files of earlier runs whose listing does not show whether they have changed.
+    /// Checks files of earlier runs whose listing does not show whether they have changed. Also checks the other files that
+    /// they depend on, such as the sources of virtual datasets: if one has changed, or exists only now, its file is read again.
     pub(super) async fn recheck(&self, journal: &Journal, listing: &Listing) -> Result<()> {
         let mut newest = if self.appends() { journal.last_unlisted(NEWEST)? } else { Vec::new() };
         let mut after = String::new();
         loop {
             self.check_cancelled(listing)?;
-            let mut files = journal.untold(&after, LISTED as u64)?;
-            let last = files.last().map(|(_, last)| last.url.clone());
+            let mut files = journal.to_check(&after, LISTED as u64)?;
+            let last = files.last().map(|last| last.item.url.clone());
             files.append(&mut newest);
-            files.sort_by(|(_, one), (_, other)| one.url.cmp(&other.url));
-            let changed = changed(files, self.files, &self.options.store).await.map_err(unchecked)?;
-            for (id, found) in changed {
-                journal.found(id, found.as_ref())?;
-            }
-            let Some(last) = last else { break };
-            after = last;
-        }
-        self.recheck_related(journal, listing).await
-    }
-
-    /// Checks the other files that listed files, and the newest ones of earlier runs, depend on, such as the sources of virtual datasets: if one has changed, or
-    /// exists only now, its file is read again.
-    async fn recheck_related(&self, journal: &Journal, listing: &Listing) -> Result<()> {
-        let mut newest = if self.appends() { journal.last_with_related(NEWEST)? } else { Vec::new() };
-        let mut after = String::new();
-        loop {
-            self.check_cancelled(listing)?;
-            let mut files = journal.with_related(&after, LISTED as u64)?;
-            let last = files.last().map(|(_, last, _)| last.url.clone());
-            files.append(&mut newest);
-            let (mut present, mut absent) = (Vec::new(), Vec::new());
-            for (id, _, related) in &files {
+            let (mut untold, mut present, mut absent) = (Vec::new(), Vec::new(), Vec::new());
+            for ToCheck { id, item, related, is_untold } in &files {
+                untold.extend(is_untold.then(|| (*id, item.clone())));
                 for (url, version) in related {
                     let item = Item { url: url.clone(), ..Item::default() };
                     match version.clone() {
@@ -191,19 +172,52 @@ impl Batch {
                     }
                 }
             }
-            let mut again = HashSet::new();
-            for (mut others, exist) in [(present, true), (absent, false)] {
-                others.sort_by(|(_, one), (_, other)| one.url.cmp(&other.url));
-                let changed = changed(others, self.files, &self.options.store).await.map_err(unchecked)?;
-                let changed = changed.into_iter().filter(|(_, found)| exist || found.is_some());
-                again.extend(changed.map(|(id, _)| id));
+            for (id, found) in self.changed(untold).await? {
+                journal.found(id, found.as_ref())?;
             }
-            for (id, item, _) in files.into_iter().filter(|(id, ..)| again.contains(id)) {
-                journal.found(id, Some(&item))?;
+            let mut again: HashSet<i64> =
+                self.changed(present).await?.into_iter().map(|(id, _)| id).collect();
+            let created = self.changed(absent).await?.into_iter().filter(|(_, found)| found.is_some());
+            again.extend(created.map(|(id, _)| id));
+            for file in files.iter().filter(|file| again.contains(&file.id)) {
+                journal.found(file.id, Some(&file.item))?;
             }
             let Some(last) = last else { return Ok(()) };
             after = last;
         }
+    }
+
+    /// Returns the files, with their rows, that have changed since they were read.
+    async fn changed(&self, mut files: Vec<(i64, Item)>) -> Result<Vec<(i64, Change)>> {
+        files.sort_by(|(_, one), (_, other)| one.url.cmp(&other.url));
+        let options = &self.options.store;
+        let check = async {
+            let (mut changed, mut single) = (Vec::new(), Vec::new());
+            for folder in files.chunk_by(|(_, one), (_, other)| folder_of(&one.url) == folder_of(&other.url))
+            {
+                // The folders of buckets can be listed in pages.
+                let scheme = folder.first().and_then(|(_, item)| Some(item.url.split_once("://")?.0));
+                let is_bucket = scheme.is_some_and(|scheme| !matches!(scheme, "file" | "http" | "https"));
+                single.extend(if is_bucket && folder.len() >= FEW {
+                    listed(folder, options, &mut changed).await?
+                } else {
+                    folder.iter().collect()
+                });
+            }
+            let looks = single.into_iter().map(|(id, item)| async move {
+                let now = look(&item.url, options).await?;
+                Ok::<_, StoreError>(difference(item, now.as_ref()).map(|found| (*id, found)))
+            });
+            let found: Vec<_> = stream::iter(looks).buffer_unordered(self.files.max(1)).try_collect().await?;
+            changed.extend(found.into_iter().flatten());
+            Ok(changed)
+        };
+        check.await.map_err(|error: StoreError| {
+            let message = format!("cannot check a file of an earlier run: {error}");
+            let error = virtualize::Error::from(error);
+            let remedy = Remedy::advice("run the same command again");
+            Error::new(error.class(), error.code(), message, remedy)
+        })
     }
 
     /// Rejects a listing that would lose files, or mix two versions of a file.
@@ -262,12 +276,6 @@ impl Batch {
     }
 }
 
-fn unchecked(error: StoreError) -> Error {
-    let message = format!("cannot check a file of an earlier run: {error}");
-    let error = virtualize::Error::from(error);
-    Error::new(error.class(), error.code(), message, Remedy::advice("run the same command again"))
-}
-
 /// The fact that stores the folder that names of outputs are relative to.
 pub(super) const ROOT: &str = "root";
 
@@ -275,33 +283,6 @@ pub(super) const ROOT: &str = "root";
 const FEW: usize = 16;
 /// Number of files that justify fetching another page of a listing.
 const A_PAGE: usize = 100;
-
-/// Returns the files, with their rows, that have changed since they were read. The input must be ordered by URL.
-pub(super) async fn changed(
-    files: Vec<(i64, Item)>,
-    at_once: usize,
-    options: &StoreOptions,
-) -> Result<Vec<(i64, Change)>, StoreError> {
-    let mut changed = Vec::new();
-    let mut single = Vec::new();
-    for folder in files.chunk_by(|(_, one), (_, other)| folder_of(&one.url) == folder_of(&other.url)) {
-        // The folders of buckets can be listed in pages.
-        let scheme = folder.first().and_then(|(_, item)| Some(item.url.split_once("://")?.0));
-        let is_bucket = scheme.is_some_and(|scheme| !matches!(scheme, "file" | "http" | "https"));
-        single.extend(if is_bucket && folder.len() >= FEW {
-            listed(folder, options, &mut changed).await?
-        } else {
-            folder.iter().collect()
-        });
-    }
-    let looks = single.into_iter().map(|(id, item)| async move {
-        let now = look(&item.url, options).await?;
-        Ok::<_, StoreError>(difference(item, now.as_ref()).map(|found| (*id, found)))
-    });
-    let found: Vec<_> = stream::iter(looks).buffer_unordered(at_once.max(1)).try_collect().await?;
-    changed.extend(found.into_iter().flatten());
-    Ok(changed)
-}
 
 fn folder_of(url: &str) -> &str {
     url.rsplit_once('/').map_or(url, |(folder, _)| folder)

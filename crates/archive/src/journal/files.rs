@@ -104,6 +104,19 @@ pub(crate) struct Planned {
     pub(crate) extent: String,
 }
 
+/// A file that is done, but may have changed since.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct ToCheck {
+    /// Its row.
+    pub(crate) id: i64,
+    /// The file.
+    pub(crate) item: Item,
+    /// The other files that it depends on.
+    pub(crate) related: Related,
+    /// Whether its listing does not show whether it has changed.
+    pub(crate) is_untold: bool,
+}
+
 /// URL of a file that was not read, and class and error of its failure.
 type Unread = (String, Option<(ErrorClass, String)>);
 
@@ -113,50 +126,27 @@ impl Journal {
         self.transact(|connection, _, _| items.iter().try_for_each(|item| stage(connection, item, listing)))
     }
 
-    /// Returns listed files that are done and whose listing does not show whether they have changed, ordered by URL: at
-    /// most `most` after the URL `after`.
-    pub(crate) fn untold(&self, after: &str, most: u64) -> Result<Vec<(i64, Item)>> {
-        let of = "listing CROSS JOIN files ON files.id = listing.known WHERE listing.url > ?1 AND state = 1
-            AND NOT changed AND listing.etag IS NULL AND listing.modified IS NULL ORDER BY listing.url LIMIT ?2";
-        self.items(of, params![after, signed(most)])
-    }
-
-    /// Returns listed files that are done and depend on other files, each with these, ordered by URL.
-    pub(crate) fn with_related(&self, after: &str, most: u64) -> Result<Vec<(i64, Item, Related)>> {
-        let of = "listing CROSS JOIN files ON files.id = listing.known CROSS JOIN contents ON contents.id = files.id
-            WHERE listing.url > ?1 AND state = 1 AND NOT changed AND related IS NOT NULL
-            ORDER BY listing.url LIMIT ?2";
-        self.related(of, params![after, signed(most)])
-    }
-
-    /// Returns those of the last files that are done and not listed which depend on other files, each with these.
-    pub(crate) fn last_with_related(&self, most: u64) -> Result<Vec<(i64, Item, Related)>> {
+    /// Returns listed files that are done and may have changed, ordered by URL: at most `most` after the URL `after`. Their
+    /// listing does not show it, or they depend on other files.
+    pub(crate) fn to_check(&self, after: &str, most: u64) -> Result<Vec<ToCheck>> {
+        let untold = "listing.etag IS NULL AND listing.modified IS NULL";
         let of = format!(
-            "(SELECT * FROM files WHERE state = 1 AND {UNNAMED} ORDER BY id DESC LIMIT ?1) AS files
-            CROSS JOIN contents ON contents.id = files.id WHERE related IS NOT NULL"
+            "listing CROSS JOIN files ON files.id = listing.known LEFT JOIN contents ON contents.id = files.id
+            WHERE listing.url > ?1 AND state = 1 AND NOT changed AND (related IS NOT NULL OR ({untold}))
+            ORDER BY listing.url LIMIT ?2"
         );
-        self.related(&of, [signed(most)])
+        self.all(
+            &format!("SELECT {ITEM}, related, {untold} FROM {of}"),
+            params![after, signed(most)],
+            to_check,
+        )
     }
 
-    fn related(&self, of: &str, values: impl rusqlite::Params) -> Result<Vec<(i64, Item, Related)>> {
-        self.all(&format!("SELECT {ITEM}, related FROM {of}"), values, |row| {
-            let related = versions(&row.get::<_, String>(7)?)?;
-            work_of(row).map(|Work { id, item }| (id, item, related))
-        })
-    }
-
-    /// Returns the last files that are done and not listed, ordered by URL.
-    pub(crate) fn last_unlisted(&self, most: u64) -> Result<Vec<(i64, Item)>> {
-        let of = format!(
-            "(SELECT * FROM files WHERE state = 1 AND {UNNAMED} ORDER BY id DESC LIMIT ?1) AS files ORDER BY url"
-        );
-        self.items(&of, [signed(most)])
-    }
-
-    fn items(&self, of: &str, values: impl rusqlite::Params) -> Result<Vec<(i64, Item)>> {
-        self.all(&format!("SELECT {ITEM} FROM {of}"), values, |row| {
-            work_of(row).map(|Work { id, item }| (id, item))
-        })
+    /// Returns the last files that are done and not listed.
+    pub(crate) fn last_unlisted(&self, most: u64) -> Result<Vec<ToCheck>> {
+        let files = format!("SELECT * FROM files WHERE state = 1 AND {UNNAMED} ORDER BY id DESC LIMIT ?1");
+        let of = format!("({files}) AS files LEFT JOIN contents ON contents.id = files.id");
+        self.all(&format!("SELECT {ITEM}, related, 1 FROM {of}"), [signed(most)], to_check)
     }
 
     /// Records that a file was replaced by another version, or is gone.
@@ -225,15 +215,8 @@ impl Journal {
         append: bool,
         mut take: impl FnMut(&str) -> Result<(), E>,
     ) -> Result<(), E> {
-        let failed = |error| E::from(self.failed(error));
         let sql = format!("SELECT url FROM listing UNION ALL SELECT url FROM files WHERE ?1 AND {UNNAMED}");
-        let mut statement = self.connection.prepare(&sql).map_err(failed)?;
-        let mut rows = statement.query([append]).map_err(failed)?;
-        while let Some(row) = rows.next().map_err(failed)? {
-            let url: String = row.get(0).map_err(failed)?;
-            take(&url)?;
-        }
-        Ok(())
+        self.for_each(&sql, [append], |row| Ok(take(&row.get::<_, String>(0)?)))
     }
 
     /// Assigns the name of an output to a file, or returns the file that already has it.
@@ -411,17 +394,11 @@ impl Journal {
         through: i64,
         mut take: impl FnMut(Planned) -> Result<(), E>,
     ) -> Result<(), E> {
-        let failed = |error| E::from(self.failed(error));
         let cache = &mut self.cache.borrow_mut();
         let sql =
             "SELECT files.id, run, kind, extent FROM files CROSS JOIN contents ON contents.id = files.id
             WHERE files.id > ?1 AND state = 1 AND kind IS NOT NULL ORDER BY position, files.id";
-        let mut statement = self.connection.prepare_cached(sql).map_err(failed)?;
-        let mut rows = statement.query([through]).map_err(failed)?;
-        while let Some(row) = rows.next().map_err(failed)? {
-            take(planned(&self.connection, cache, row).map_err(failed)?)?;
-        }
-        Ok(())
+        self.for_each(sql, [through], |row| Ok(take(planned(&self.connection, cache, row)?)))
     }
 
     /// Returns the extent of a member, as JSON.
@@ -458,6 +435,13 @@ impl Journal {
     pub(crate) fn signature(&self, digest: &str) -> Result<String> {
         self.get("SELECT signature FROM kinds WHERE storage = ?1", [digest])
     }
+}
+
+fn to_check(row: &Row<'_>) -> rusqlite::Result<ToCheck> {
+    let related: Option<String> = row.get(7)?;
+    let related = related.map(|text| versions(&text)).transpose()?.unwrap_or_default();
+    let Work { id, item } = work_of(row)?;
+    Ok(ToCheck { id, item, related, is_untold: row.get(8)? })
 }
 
 fn planned(connection: &Connection, cache: &mut Cache, row: &Row<'_>) -> rusqlite::Result<Planned> {

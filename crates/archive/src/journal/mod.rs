@@ -26,7 +26,7 @@ use virtualize_store::local_path;
 
 use crate::{Error, Item};
 
-pub(crate) use files::{Accept, Listing, Planned};
+pub(crate) use files::{Accept, Listing, Planned, ToCheck};
 pub use files::{FailureState, JournalState, OutputState};
 pub(crate) use record::{Done, Failure, FileRecord, Outcome, Record, Work, class_name, json_text};
 pub(crate) use shard::Sealed;
@@ -184,6 +184,22 @@ impl Journal {
         row: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Vec<T>> {
         self.query(|connection| connection.prepare_cached(sql)?.query_map(values, row)?.collect())
+    }
+
+    /// Calls a function for each row, one after the other.
+    fn for_each<E: From<JournalError>>(
+        &self,
+        sql: &str,
+        values: impl rusqlite::Params,
+        mut take: impl FnMut(&Row<'_>) -> rusqlite::Result<Result<(), E>>,
+    ) -> Result<(), E> {
+        let failed = |error| E::from(self.failed(error));
+        let mut statement = self.connection.prepare_cached(sql).map_err(failed)?;
+        let mut rows = statement.query(values).map_err(failed)?;
+        while let Some(row) = rows.next().map_err(failed)? {
+            take(row).map_err(failed)??;
+        }
+        Ok(())
     }
 
     /// Returns the first column of all rows.

@@ -75,7 +75,7 @@ fn read_all(mut journal: Journal, outcome: impl Fn(&str) -> Outcome) -> Journal 
 }
 
 #[test]
-fn a_run_goes_on_where_the_last_one_ended() {
+fn runs_resume() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.journal");
     let mut journal = Journal::open(&path).unwrap();
@@ -128,7 +128,7 @@ fn a_listing_that_is_not_accepted_leaves_nothing() {
 }
 
 #[test]
-fn what_no_output_has_can_be_forgotten() {
+fn files_in_no_output_can_be_dropped() {
     let folder = tempfile::tempdir().unwrap();
     let mut journal = Journal::open(&folder.path().join("j")).unwrap();
     list(&mut journal, &[item("a", "1"), item("b", "1")]);
@@ -152,7 +152,7 @@ fn what_no_output_has_can_be_forgotten() {
 }
 
 #[test]
-fn what_became_of_files_since_is_taken_over() {
+fn changes_of_files_are_recorded() {
     let folder = tempfile::tempdir().unwrap();
     let mut journal = Journal::open(&folder.path().join("j")).unwrap();
     list(&mut journal, &["a", "b", "c"].map(|url| Item { url: url.to_owned(), ..Item::default() }));
@@ -162,10 +162,12 @@ fn what_became_of_files_since_is_taken_over() {
         Ok(done)
     });
     stage(&mut journal, &[item("d", "1")]);
-    let untold = journal.last_unlisted(9).unwrap();
+    let mut untold = journal.last_unlisted(9).unwrap();
     assert_eq!(untold.len(), 3);
-    assert!(untold.iter().all(|(_, item)| item.size == Some(11) && item.modified == Some(7)), "as opened");
-    let row = |at: usize| untold.get(at).unwrap().0;
+    let as_opened = |file: &ToCheck| file.item.size == Some(11) && file.item.modified == Some(7);
+    assert!(untold.iter().all(as_opened), "as opened");
+    untold.sort_by(|one, other| one.item.url.cmp(&other.item.url));
+    let row = |at: usize| untold.get(at).unwrap().id;
     journal.found(row(0), None).unwrap();
     journal.found(row(1), Some(&item("b", "2"))).unwrap();
     assert_eq!(journal.vanished(true, 9).unwrap().first, ["a"]);
@@ -176,7 +178,7 @@ fn what_became_of_files_since_is_taken_over() {
 }
 
 #[test]
-fn what_tells_that_a_file_is_another() {
+fn changed_files_are_recognized() {
     let base = Item { size: Some(1), etag: Some("x".to_owned()), modified: Some(5), ..item("a", "x") };
     let none = Item { size: None, etag: None, modified: None, ..base.clone() };
     let no_etag = |modified| Item { etag: None, modified: Some(modified), ..base.clone() };
@@ -238,7 +240,7 @@ fn other_options_are_refused_by_name() {
 }
 
 #[test]
-fn a_damaged_journal_goes_and_nothing_else() {
+fn only_damaged_journals_are_removed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.json.journal");
     let mut journal = Journal::open(&path).unwrap();
@@ -277,7 +279,7 @@ fn a_damaged_journal_goes_and_nothing_else() {
 fn other_files_than_journals_stay() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("notes.txt");
-    std::fs::write(&path, "a file of somebody's, longer than the header of a database is".repeat(20))
+    std::fs::write(&path, "a file of another user, longer than the header of a database is".repeat(20))
         .unwrap();
     for error in [Journal::open(&path).unwrap_err(), Journal::remove_unusable(&path).unwrap_err()] {
         assert!(error.kind == JournalErrorKind::NotAJournal, "{error}");

@@ -182,7 +182,7 @@ fn scale() {
 pub(super) fn append_one(journal: &mut Journal, files: u64) {
     let n = files;
     stage(journal, &items(n..n + 1));
-    assert_eq!(journal.untold("", 1000).unwrap().len(), 0);
+    assert_eq!(journal.to_check("", 1000).unwrap().len(), 0);
     assert!(journal.last_unlisted(1000).unwrap().len() <= 1000);
     let changed = journal.vanished(true, 9).unwrap().count + journal.replaced(9).unwrap().count;
     assert_eq!(journal.unwritten(9).unwrap().count, 0);
