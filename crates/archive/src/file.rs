@@ -177,34 +177,24 @@ impl Head {
     pub(crate) fn hierarchy(&self) -> Hierarchy {
         let mut hierarchy = Hierarchy::new(self.format);
         for HeadNode { path, node, .. } in &self.nodes {
-            match &**node {
-                ParsedNode::Group(attributes) => {
-                    if let Some(group) = hierarchy.root.make_group(path) {
-                        group.attributes.clone_from(attributes);
+            let mut node = ParsedNode::clone(node);
+            if let ParsedNode::Array(array) = &mut node
+                && is_variable(&array.data_type)
+            {
+                array.chunks = match self.values.get(&**path) {
+                    Some(values) => {
+                        ChunkManifest { references: Vec::new(), inline: [(0, values.clone())].into() }
                     }
-                }
-                ParsedNode::Array(array) => {
-                    let mut array = array.clone();
-                    if is_variable(&array.data_type) {
-                        array.chunks = match self.values.get(&**path) {
-                            Some(values) => {
-                                let inline = [(0, values.clone())].into();
-                                ChunkManifest { references: Vec::new(), inline }
-                            }
-                            None => ChunkManifest::of(References {
-                                source: SourceId(0),
-                                positions: None,
-                                offsets: vec![0].into(),
-                                lengths: Lengths::Uniform(1),
-                            }),
-                        };
-                    }
-                    let (parent, name) = node::split(path);
-                    if let Some(group) = hierarchy.root.make_group(parent) {
-                        group.children.insert(name.to_owned(), Node::Array(array));
-                    }
-                }
+                    None => ChunkManifest::of(References {
+                        source: SourceId(0),
+                        positions: None,
+                        offsets: vec![0].into(),
+                        lengths: Lengths::Uniform(1),
+                    }),
+                };
             }
+            // A node inside an array is omitted.
+            let _ = node.put(&mut hierarchy, path);
         }
         hierarchy
     }
@@ -249,6 +239,19 @@ impl ParsedNode {
             ZarrFormat::V3 => Array::from_zarr_json(&document),
         };
         array.map(|read| Self::Array(Box::new(read.array))).map_err(|error| error.to_string())
+    }
+
+    /// Adds the node to a hierarchy, with the groups above it. Returns `None` if it is inside an array.
+    pub(crate) fn put(self, hierarchy: &mut Hierarchy, path: &str) -> Option<()> {
+        let root = &mut hierarchy.root;
+        match self {
+            Self::Group(attributes) => root.make_group(path)?.attributes = attributes,
+            Self::Array(array) => {
+                let (parent, name) = node::split(path);
+                root.make_group(parent)?.children.insert(name.to_owned(), Node::Array(array));
+            }
+        }
+        Some(())
     }
 }
 

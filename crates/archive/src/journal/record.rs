@@ -10,10 +10,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::{Value, json};
 use virtualize::{
     ErrorClass, VirtualStore,
-    zarr::{
-        Array, ChunkEntry, ChunkManifest, Group, Hierarchy, Node, NodePath, Source, SourceId, ZarrFormat,
-        node,
-    },
+    zarr::{Array, ChunkEntry, ChunkManifest, Hierarchy, NodePath, Source, SourceId, ZarrFormat, node},
 };
 
 use super::{
@@ -195,30 +192,13 @@ impl FileRecord {
             let failed = |reason: &str| {
                 broken(name, &format!("{} cannot be stored in the journal: {reason}", row.path))
             };
-            let parsed = ParsedNode::parse(&row.document, self.format).map_err(|reason| failed(&reason))?;
-            let (parent, own) = node::split(&row.path);
-            let place = |group: Option<&mut Group>, node| match group {
-                Some(group) => {
-                    group.children.insert(own.to_owned(), node);
-                    Ok(())
-                }
-                None => Err(failed("it is inside an array")),
-            };
-            match parsed {
-                ParsedNode::Group(attributes) if row.path.is_empty() => {
-                    hierarchy.root.attributes = attributes
-                }
-                ParsedNode::Group(attributes) => {
-                    let group = Group { attributes, ..Group::default() };
-                    place(hierarchy.root.group_mut(parent), Node::Group(group))?;
-                }
-                ParsedNode::Array(mut array) => {
-                    let chunks = Bytes::copy_from_slice(&row.chunks);
-                    array.chunks =
-                        manifest(&array, chunks, self.sources.len()).map_err(|reason| failed(&reason))?;
-                    place(hierarchy.root.group_mut(parent), Node::Array(array))?;
-                }
+            let mut node = ParsedNode::parse(&row.document, self.format).map_err(|reason| failed(&reason))?;
+            if let ParsedNode::Array(array) = &mut node {
+                let chunks = Bytes::copy_from_slice(&row.chunks);
+                array.chunks =
+                    manifest(array, chunks, self.sources.len()).map_err(|reason| failed(&reason))?;
             }
+            node.put(&mut hierarchy, &row.path).ok_or_else(|| failed("it is inside an array"))?;
         }
         Ok(hierarchy)
     }
