@@ -220,7 +220,7 @@ pub(crate) async fn read_journal(
         ready: VecDeque::new(),
         ended: Vec::new(),
         tasks: JoinSet::new(),
-        stores: Breakers::default(),
+        stores: BTreeMap::new(),
     };
     let result = run.all().await;
     run.journal.set_durable(true)?;
@@ -249,7 +249,8 @@ struct Run<'a> {
     /// Outcomes that are not in the journal yet.
     ended: Vec<(Work, Outcome)>,
     tasks: JoinSet<Ending>,
-    stores: Breakers,
+    /// The stores of the files, by name.
+    stores: BTreeMap<String, Store>,
 }
 
 impl Run<'_> {
@@ -268,7 +269,11 @@ impl Run<'_> {
             if self.tasks.is_empty() {
                 self.resolve_held().await;
                 self.journal.finish(std::mem::take(&mut self.ended))?;
-                return Ok(self.stores.outages());
+                let outage = |(name, store): (&String, &Store)| {
+                    let failure = store.breaker.last().filter(|_| store.breaker.is_open())?;
+                    Some(Outage { store: name.clone(), failure, left: store.left })
+                };
+                return Ok(self.stores.iter().filter_map(outage).collect());
             }
             tokio::select! {
                 () = self.options.cancel.cancelled() => {}
@@ -294,7 +299,7 @@ impl Run<'_> {
     }
 
     fn start(&mut self, work: Work) {
-        let breaker = self.stores.of(&work.item).map(|store| Arc::clone(&store.breaker));
+        let breaker = self.store(&work.item).map(|store| Arc::clone(&store.breaker));
         if breaker.as_ref().is_some_and(|breaker| breaker.is_open()) {
             return self.leave(&work);
         }
@@ -323,7 +328,7 @@ impl Run<'_> {
             return Ok(());
         };
         let mut held = Vec::new();
-        if let Some(store) = self.stores.of(&work.item) {
+        if let Some(store) = self.store(&work.item) {
             let may_be_the_store = matches!(&outcome, Err(failed) if blames_store(failed.class));
             if may_be_the_store && store.breaker.is_failing() {
                 store.held.push((work, outcome));
@@ -341,12 +346,13 @@ impl Run<'_> {
     /// Decides the outcome of the files that failed last: they stay pending if the breaker of their store is open, or else
     /// failed.
     async fn resolve_held(&mut self) {
-        for store in self.stores.all().filter(|store| !store.held.is_empty()) {
+        for store in self.stores.values().filter(|store| !store.held.is_empty()) {
             store.breaker.resolve(self.reader.as_ref()).await;
         }
-        let held: Vec<_> = self.stores.all().flat_map(|store| std::mem::take(&mut store.held)).collect();
+        let held = self.stores.values_mut().flat_map(|store| std::mem::take(&mut store.held));
+        let held: Vec<_> = held.collect();
         for (work, outcome) in held {
-            if self.stores.of(&work.item).is_some_and(|store| store.breaker.is_open()) {
+            if self.store(&work.item).is_some_and(|store| store.breaker.is_open()) {
                 self.leave(&work);
             } else {
                 self.record(work, outcome);
@@ -361,9 +367,18 @@ impl Run<'_> {
     }
 
     fn leave(&mut self, work: &Work) {
-        if let Some(store) = self.stores.of(&work.item) {
+        if let Some(store) = self.store(&work.item) {
             store.left += 1;
         }
+    }
+
+    /// Returns the store of a file; local files have none.
+    fn store(&mut self, item: &Item) -> Option<&mut Store> {
+        let name = store_name(&item.url)?;
+        if !self.stores.contains_key(name) {
+            self.stores.insert(name.to_owned(), Store::default());
+        }
+        self.stores.get_mut(name)
     }
 }
 
@@ -585,18 +600,14 @@ pub(crate) fn blames_store(class: ErrorClass) -> bool {
     matches!(class, ErrorClass::Unavailable | ErrorClass::Denied)
 }
 
-/// The stores of a run.
-#[derive(Debug, Default)]
-pub(super) struct Breakers(BTreeMap<String, Store>);
-
 /// A store, and its files whose outcome is still open.
 #[derive(Debug, Default)]
-pub(super) struct Store {
-    pub(super) breaker: Arc<Breaker>,
+struct Store {
+    breaker: Arc<Breaker>,
     /// Files that failed since the store last answered: whether the file or the store is at fault is not known yet.
-    pub(super) held: Vec<(Work, Outcome)>,
+    held: Vec<(Work, Outcome)>,
     /// Number of files left unread.
-    pub(super) left: u64,
+    left: u64,
 }
 
 /// A store whose breaker is open.
@@ -608,31 +619,6 @@ pub(crate) struct Outage {
     pub(crate) failure: Failure,
     /// Number of its files left unread.
     pub(crate) left: u64,
-}
-
-impl Breakers {
-    /// Returns the store of a file; local files have none.
-    pub(super) fn of(&mut self, item: &Item) -> Option<&mut Store> {
-        let name = store_name(&item.url)?;
-        if !self.0.contains_key(name) {
-            self.0.insert(name.to_owned(), Store::default());
-        }
-        self.0.get_mut(name)
-    }
-
-    /// Iterates over all stores.
-    pub(super) fn all(&mut self) -> impl Iterator<Item = &mut Store> {
-        self.0.values_mut()
-    }
-
-    /// Returns the stores whose breaker is open.
-    pub(super) fn outages(&self) -> Vec<Outage> {
-        let one = |(name, store): (&String, &Store)| {
-            let failure = store.breaker.last().filter(|_| store.breaker.is_open())?;
-            Some(Outage { store: name.clone(), failure, left: store.left })
-        };
-        self.0.iter().filter_map(one).collect()
-    }
 }
 
 /// Returns the scheme with the bucket or host: `s3://bucket` for `s3://bucket/a/b.nc`.
