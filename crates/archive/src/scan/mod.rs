@@ -21,7 +21,8 @@ use virtualize_remedy::alternatives;
 
 use crate::{
     Along, Difference, Error, Event, Layout, Proposal, Summary,
-    compat::{ArraySignature, is_coordinate},
+    compat::is_coordinate,
+    error::files as count_files,
     event::Events,
     journal::{Accept, Journal, Listing},
     list::{Assets, Filter, Input, ListOptions, each_page},
@@ -265,7 +266,20 @@ impl Scan {
     /// Those of the writer.
     pub fn table(&self, out: &mut impl Write, notation: Notation) -> io::Result<()> {
         let names: Vec<&str> = self.layout.along.iter().map(Along::name).collect();
-        heading(self, &names, notation, out)?;
+        let dimensions = Remedy::turn_on(OptionName::ConcatDim, "choose one")
+            .or(Remedy::turn_on(OptionName::StackDim, "add one"));
+        let along = match (names.as_slice(), self.is_guessed) {
+            ([], _) => notation.append(", no dimension to combine them along", Some(&dimensions)),
+            (names, true) => format!(" along {} (found in the first file)", printable(&names.join(", "))),
+            (names, false) => format!(" along {}", printable(&names.join(", "))),
+        };
+        let of = self.sampled_of.map_or_else(String::new, |listed| format!(" of {listed}"));
+        let (files, sets) = (self.sets.len(), self.sets.sets().len());
+        let [end, end_of_sets] = [files, sets].map(|count| if count == 1 { "" } else { "s" });
+        writeln!(out, "{files}{of} file{end}, {sets} set{end_of_sets} of compatible files{along}")?;
+        if !self.sets.is_ordered() && !names.is_empty() {
+            writeln!(out, "in the order of the listing, since not all have coordinates")?;
+        }
         let arrays = (0..self.sets.sets().len()).flat_map(|set| self.sets.arrays(set));
         let existing: BTreeSet<&str> =
             arrays.flat_map(|(_, array)| array.dimensions.iter().flatten().map(String::as_str)).collect();
@@ -278,58 +292,33 @@ impl Scan {
                 writeln!(out, "no array has a dimension {}", printable(&format!("{name}{existing}")))?;
             }
         }
-        runs(self, &names, out)?;
-        if !self.sets.sets().is_empty() {
-            set(self, 0, &names, out)?;
+        let columns =
+            if names.is_empty() { "first and last file" } else { "coordinates, first and last file" };
+        writeln!(out, "\n{:>5} {:>8}  {columns}", "set", "files")?;
+        let runs = self.sets.runs();
+        for one in runs.iter().take(MAX_RUNS) {
+            run(one, out)?;
+        }
+        if runs.len() > MAX_RUNS {
+            writeln!(out, "{:>14}  and {} more", "", runs.len() - MAX_RUNS)?;
+        }
+        if let Some(set) = self.sets.sets().first() {
+            writeln!(out, "\nset 0: {} bytes, {} chunks", set.bytes, set.chunks)?;
+            for (name, [least, most, all]) in names.iter().zip(&set.extents) {
+                let each = if least == most { least.to_string() } else { format!("{least} to {most}") };
+                writeln!(out, "  {} {all}: {each} a file", printable(name))?;
+            }
+            for (path, array) in self.sets.arrays(0) {
+                let codecs = array.codecs.as_ref().map(|codecs| format!("; {}", codecs.join(", ")));
+                let described = format!("{array}{}", codecs.unwrap_or_default());
+                writeln!(out, "  /{}  {}", printable(path), printable(&described))?;
+            }
         }
         if !self.failed.is_empty() {
-            writeln!(out, "\n{} could not be read", plural(self.failed.len(), "file"))?;
+            writeln!(out, "\n{} could not be read", count_files(self.failed.len() as u64))?;
         }
         Ok(())
     }
-}
-
-/// Prints the numbers of files and sets, and the dimensions.
-fn heading(found: &Scan, names: &[&str], notation: Notation, out: &mut impl Write) -> io::Result<()> {
-    let dimensions = Remedy::turn_on(OptionName::ConcatDim, "choose one")
-        .or(Remedy::turn_on(OptionName::StackDim, "add one"));
-    let along = match (names, found.is_guessed) {
-        ([], _) => notation.append(", no dimension to combine them along", Some(&dimensions)),
-        (names, true) => format!(" along {} (found in the first file)", printable(&names.join(", "))),
-        (names, false) => format!(" along {}", printable(&names.join(", "))),
-    };
-    let sets = found.sets.sets().len();
-    let of = found.sampled_of.map_or_else(String::new, |listed| format!(" of {listed}"));
-    let files = format!("{}{of} file{}", found.sets.len(), if found.sets.len() == 1 { "" } else { "s" });
-    let sets = format!("{} of compatible files", plural(sets, "set"));
-    writeln!(out, "{files}, {sets}{along}")?;
-    if !found.sets.is_ordered() && !names.is_empty() {
-        writeln!(out, "in the order of the listing, since not all have coordinates")?;
-    }
-    Ok(())
-}
-
-/// Prints the first runs of files.
-fn runs(found: &Scan, names: &[&str], out: &mut impl Write) -> io::Result<()> {
-    let runs = found.sets.runs();
-    writeln!(
-        out,
-        "\n{:>5} {:>8}  {}",
-        "set",
-        "files",
-        if names.is_empty() { "first and last file" } else { "coordinates, first and last file" }
-    )?;
-    for one in runs.iter().take(MAX_RUNS) {
-        run(one, out)?;
-    }
-    if runs.len() > MAX_RUNS {
-        writeln!(out, "{:>14}  and {} more", "", runs.len() - MAX_RUNS)?;
-    }
-    Ok(())
-}
-
-fn plural(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Prints a run of files with its differences.
@@ -362,29 +351,6 @@ fn shown(difference: &Difference) -> String {
         Some((cut, _)) => format!("{}…", text.get(..cut).unwrap_or_default()),
         None => text,
     }
-}
-
-/// Prints the contents of a set's files.
-fn set(found: &Scan, at: usize, names: &[&str], out: &mut impl Write) -> io::Result<()> {
-    let Some(set) = found.sets.sets().get(at) else { return Ok(()) };
-    writeln!(out, "\nset {at}: {} bytes, {} chunks", set.bytes, set.chunks)?;
-    for (name, [least, most, all]) in names.iter().zip(&set.extents) {
-        let each = if least == most { least.to_string() } else { format!("{least} to {most}") };
-        writeln!(out, "  {} {all}: {each} a file", printable(name))?;
-    }
-    for (path, signed) in found.sets.arrays(at) {
-        writeln!(out, "  /{}  {}", printable(path), printable(&array(signed)))?;
-    }
-    Ok(())
-}
-
-/// Describes an array: `float32 (time, lat 73), chunks (1, 73), bytes (little-endian), zlib`.
-fn array(signed: &ArraySignature) -> String {
-    let mut text = signed.to_string();
-    if let Some(codecs) = &signed.codecs {
-        text = format!("{text}; {}", codecs.join(", "));
-    }
-    text
 }
 
 impl Scan {

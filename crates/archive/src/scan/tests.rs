@@ -38,7 +38,7 @@ fn sets(members: &[Member], layout: &Layout) -> FileSets {
 }
 
 #[test]
-fn files_that_lack_an_optional_array_are_of_the_first_group() {
+fn files_without_an_optional_array_join_the_first_set() {
     let optional = Layout { optional: BTreeSet::from(["t2m".to_owned()]), ..layout() };
     let (one, mut without, mut other) = (member(0, 31), member(31, 28), member(59, 31));
     without.hierarchy.root.children.remove("t2m");
@@ -52,7 +52,7 @@ fn files_that_lack_an_optional_array_are_of_the_first_group() {
 }
 
 #[test]
-fn eras_are_in_the_order_of_their_coordinates() {
+fn runs_are_in_the_order_of_their_coordinates() {
     // Listed in another order; the third month belongs to another set, and has another reference day.
     let files = [(60, 31, "K"), (0, 31, "K"), (91, 30, "K"), (31, 29, "degC")];
     let members = files.map(|(day, days, units)| {
