@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use virtualize::{
     Code, CommitMode, CommitOptions, CommitRecord, Committed, Destination, Error as FileError, ErrorClass,
-    History, OptionName, Options, Relocation, Remedy, StoreError, StoreOptions, VirtualStore, zarr::node,
+    History, OptionName, Options, Relocation, Remedy, StoreError, StoreOptions, VirtualStore,
+    zarr::{ChunkReader, node},
 };
 use virtualize_store::{OutputLock, Receipt, local_path, receipt, url_of};
 
@@ -455,14 +456,8 @@ impl Writing<'_> {
         self.say_files(tail.files);
         let options = CommitOptions { mode: CommitMode::Extend(earlier), ..options.clone() };
         let store = VirtualStore::of(extended.hierarchy.clone(), output.clone());
-        let mut record = self.new_record(&options, &tail.digest);
-        record.documents = virtualize::documents_of(&store, &options.group)?;
-        self.save(COMMITTING, &record)?;
         self.events.tell(Event::Writing { target: output.clone() });
-        let (mut chunks, options) = (extended.chunks(chunks), with_mark(options, &record));
-        let keep = &Relocation::Keep;
-        let done = virtualize::commit_chunks(&store, &mut chunks, keep, output, &options, reaching).await;
-        self.committed(record, done.map_err(of_files)?)?;
+        self.commit_store(&store, &mut extended.chunks(chunks), options, &tail.digest).await?;
         let name = output_name(output);
         self.journal().begin_output(&name, (&tail.digest, ""), rows, true)?;
         self.tail = Some(tail);
@@ -514,48 +509,41 @@ impl Writing<'_> {
         self.summary.snapshot = Some(last.snapshot);
     }
 
-    /// Combines the files, and commits them with an identifying property.
+    /// Combines the files, and commits them.
     async fn commit_as(&mut self, combination: Combination, options: CommitOptions) -> Result<()> {
         let follows = matches!(options.mode, CommitMode::Update(_)) && !self.batch.overwrite;
         let (store, mut chunks) = self.combine(&combination, follows).await?;
-        let mut record = self.new_record(&options, &combination.digest);
-        record.documents = virtualize::documents_of(&store, &options.group)?;
-        self.save(COMMITTING, &record)?;
-        let Batch { output, relocation, options: Options { store: reaching, .. }, .. } = self.batch;
-        let options = with_mark(options, &record);
-        let commit =
-            virtualize::commit_chunks(&store, &mut chunks, relocation, output, &options, reaching).await;
-        self.committed(record, commit.map_err(of_files)?)
+        self.commit_store(&store, &mut chunks, options, &combination.digest).await
     }
 
-    /// Returns the record of a commit that is about to be made.
-    fn new_record(&self, options: &CommitOptions, digest: &str) -> Record {
-        Record {
-            place: self.place(options),
+    /// Commits a dataset with an identifying property, then records and reports the commit.
+    async fn commit_store(
+        &mut self,
+        store: &VirtualStore,
+        chunks: &mut dyn ChunkReader,
+        mut options: CommitOptions,
+        digest: &str,
+    ) -> Result<()> {
+        let mut record = Record {
+            place: self.place(&options),
             mark: format!("{digest} {:016x}", fastrand::u64(..)),
             snapshot: String::new(),
             digest: digest.to_owned(),
-            documents: BTreeMap::new(),
-        }
-    }
-
-    /// Records and reports a commit.
-    fn committed(&mut self, mut record: Record, done: Committed) -> Result<()> {
-        let note = done.note();
+            documents: virtualize::documents_of(store, &options.group)?,
+        };
+        self.save(COMMITTING, &record)?;
+        options.properties.insert(MARK.to_owned(), record.mark.clone());
+        let Batch { output, relocation, options: Options { store: reaching, .. }, .. } = self.batch;
+        let commit = virtualize::commit_chunks(store, chunks, relocation, output, &options, reaching);
+        let done: Committed = commit.await.map_err(of_files)?;
         record.snapshot.clone_from(&done.snapshot);
         self.keep(&record)?;
         self.summary.notes.push(format!("{} chunks committed, snapshot {}", done.chunks, done.snapshot));
-        self.summary.notes.extend(note);
+        self.summary.notes.extend(done.note());
         self.summary.snapshot = Some(done.snapshot);
         self.summary.python = Some(self.python()?.unwrap_or(done.python));
         Ok(())
     }
-}
-
-/// Adds the property by which the commit of a record is found.
-fn with_mark(mut options: CommitOptions, record: &Record) -> CommitOptions {
-    options.properties.insert(MARK.to_owned(), record.mark.clone());
-    options
 }
 
 impl Record {
