@@ -206,13 +206,8 @@ pub(super) fn read_part(
             let mut array = array.as_ref().clone();
             array.chunks = std::mem::take(&mut read.chunks);
             for (axis, selection) in selections {
-                let selected = chunks(&array, axis, selection);
-                let (grid, chunks) =
-                    selected.ok_or_else(|| wrong(&head.item.url, placing, Problem::CHUNK_LENGTH))?;
-                (array.chunk_grid, array.chunks) = (ChunkGrid::Regular(grid), chunks);
-                if let Some(n) = array.shape.get_mut(axis) {
-                    *n = selection.end - selection.start;
-                }
+                select(&mut array, None, axis, selection, &placing.path)
+                    .map_err(|problem| wrong(&head.item.url, placing, problem))?;
             }
             read.chunks = array.chunks;
         }

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     Layout,
     error::{CombineError, Note, Problem},
-    values::index,
+    values::{index, variable::advance},
 };
 
 /// Files in order of place, and the number of elements of each place along each dimension.
@@ -274,13 +274,14 @@ pub(super) fn holes(
     }
     let mut listed = Vec::new();
     let mut at = vec![0; sizes.len()];
+    let shape: Vec<u32> = sizes.iter().map(|sizes| u32::try_from(sizes.len()).unwrap_or(u32::MAX)).collect();
     // Blocks are in order of place.
     let mut filled = blocks.iter().peekable();
     loop {
         if filled.next_if(|block| *block.at == *at).is_none() {
             listed.push(place_name(source, &at, blocks, layout));
         }
-        if listed.len() >= MAX_LISTED || !step(&mut at, sizes) {
+        if listed.len() >= MAX_LISTED || !advance(&mut at, &shape) {
             break;
         }
     }
@@ -296,18 +297,6 @@ pub(super) fn holes(
 }
 
 const MAX_LISTED: usize = 20;
-
-/// Advances to the next place, the last dimension fastest; returns false after the last.
-fn step(at: &mut [u32], sizes: &[Vec<u64>]) -> bool {
-    for (n, sizes) in at.iter_mut().zip(sizes).rev() {
-        *n += 1;
-        if u64::from(*n) < sizes.len() as u64 {
-            return true;
-        }
-        *n = 0;
-    }
-    false
-}
 
 /// Names an empty place by the coordinates of the files next to it.
 fn place_name(source: Source<'_>, at: &[u32], blocks: &[Block], layout: &Layout) -> String {

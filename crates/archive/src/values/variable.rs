@@ -1,7 +1,9 @@
 //! Elements of variable length: text and byte strings. Each is preceded by its length in bytes (4 bytes, little-endian).
 
+use std::ops::AddAssign;
+
 use bytes::Bytes;
-use virtualize::zarr::{Array, Codec, DataType, FillValue};
+use virtualize::zarr::{Array, Codec, DataType, FillValue, chunk_position};
 
 /// Returns whether elements are of variable length.
 pub(crate) fn is_variable(data_type: &DataType) -> bool {
@@ -107,7 +109,8 @@ pub(crate) fn paste(
     }
     let mut index = vec![0; outer.len()];
     for row in from.chunks_exact(bytes) {
-        let start = usize::try_from(position(shape, at, &index)?.checked_mul(size)?).ok()?;
+        let place = at.iter().zip(index.iter().chain([&0])).map(|(at, step)| at + step);
+        let start = usize::try_from(chunk_position(place, shape)?.checked_mul(size)?).ok()?;
         into.get_mut(start..start.checked_add(bytes)?)?.copy_from_slice(row);
         if !advance(&mut index, outer) {
             return Some(());
@@ -116,24 +119,14 @@ pub(crate) fn paste(
     None
 }
 
-/// Returns the row-major position of the element at `at` + `index` (0 along the axes that `index` lacks).
-fn position(shape: &[u64], at: &[u64], index: &[u64]) -> Option<u64> {
-    let steps = index.iter().copied().chain(std::iter::repeat(0));
-    shape
-        .iter()
-        .zip(at)
-        .zip(steps)
-        .try_fold(0_u64, |sum, ((n, at), step)| sum.checked_mul(*n)?.checked_add(at.checked_add(step)?))
-}
-
 /// Advances to the next index, the last axis fastest; returns false after the last.
-pub(crate) fn advance(index: &mut [u64], shape: &[u64]) -> bool {
+pub(crate) fn advance<T: Copy + Ord + AddAssign + From<u8>>(index: &mut [T], shape: &[T]) -> bool {
     for (at, n) in index.iter_mut().zip(shape).rev() {
-        *at += 1;
+        *at += T::from(1);
         if *at < *n {
             return true;
         }
-        *at = 0;
+        *at = T::from(0);
     }
     false
 }
