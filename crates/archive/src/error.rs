@@ -22,7 +22,7 @@ pub enum Error {
     /// The journal failed.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// Files that cannot be put together.
+    /// Files that cannot be combined.
     #[error(transparent)]
     Combine(#[from] CombineError),
     /// A store is unavailable.
@@ -147,7 +147,7 @@ pub(crate) fn of_sets(sets: &[(u64, String)], count: impl Fn(u64) -> String) -> 
     shown.join("; ") + if sets.len() > shown.len() { ", …" } else { "" }
 }
 
-/// Error of files that cannot be put together.
+/// Error of files that cannot be combined.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum CombineError {
     /// A file, two files, an array or an option.
@@ -233,7 +233,7 @@ impl Note {
     }
 }
 
-/// Why files cannot be put together, without the names of the files.
+/// Why files cannot be combined, without the names of the files.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{text}")]
 pub struct Problem {

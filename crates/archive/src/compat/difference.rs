@@ -19,16 +19,16 @@ use crate::{
     },
 };
 
-/// What tells two files apart.
+/// A difference between two files.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Difference {
     /// The array or group.
     pub path: NodePath,
     /// Such as `attribute scale_factor`, `chunk shape`, `data type`.
     pub what: String,
-    /// What the first says.
+    /// The value of the first file.
     pub left: String,
-    /// What the second says.
+    /// The value of the second file.
     pub right: String,
 }
 
@@ -87,9 +87,9 @@ const ABSENT: &str = "none";
 /// What differs if a file has an array that references cannot express.
 const MAPPING: &str = "mapping";
 
-/// All that tells two signatures apart, in order of path; nothing where the files can be put together.
+/// Returns the differences between two signatures, in order of path; none if the files can be combined.
 pub(crate) fn differences(left: &Signature, right: &Signature) -> Vec<Difference> {
-    let mut found = Found::default();
+    let mut found = Differences::default();
     let none = BTreeMap::new();
     let groups: BTreeSet<&NodePath> = left.groups.keys().chain(right.groups.keys()).collect();
     for path in groups {
@@ -131,7 +131,7 @@ pub(crate) fn differences(left: &Signature, right: &Signature) -> Vec<Difference
     if reasons.is_empty() { found.0 } else { reasons }
 }
 
-/// What tells apart how files of two signatures that agree in all else are stored.
+/// Returns the differences in storage between two signatures that agree in all else.
 fn storage(left: &Signature, right: &Signature) -> Vec<Difference> {
     let shown = |stored: &Stored| {
         let axis = |size: &Option<u64>| size.map_or("all".to_owned(), |size| size.to_string());
@@ -178,10 +178,11 @@ fn axes(array: &ArraySignature) -> String {
     format!("({})", array.dimensions.iter().zip(&array.sizes).map(axis).collect::<Vec<_>>().join(", "))
 }
 
+/// Collects differences.
 #[derive(Default)]
-struct Found(Vec<Difference>);
+struct Differences(Vec<Difference>);
 
-impl Found {
+impl Differences {
     fn add(&mut self, path: &str, what: impl Into<String>, left: String, right: String) {
         self.0.push(Difference { path: path.to_owned(), what: what.into(), left, right });
     }
@@ -211,7 +212,7 @@ impl Found {
             self.add(path, "fill value", one, other);
         }
         self.attributes(path, &left.attributes, &right.attributes);
-        // Of other types or sizes values are other ones.
+        // Values of other types or sizes are different anyway.
         let alike = left.data_type == right.data_type && left.sizes == right.sizes;
         if left.values != right.values && alike {
             let described =
@@ -259,7 +260,7 @@ fn chunks(array: &ArraySignature) -> String {
     format!("({})", sizes.iter().map(axis).collect::<Vec<_>>().join(", "))
 }
 
-/// Both values for people. Numbers that are nearly the same come with the types that they seem to have had.
+/// Describes two values. Numbers that are almost equal are described with the types that they seem to have had.
 fn sides(left: Option<&Value>, right: Option<&Value>) -> (String, String) {
     let described = |value: Option<&Value>| match value {
         None | Some(Value::Null) => ABSENT.to_owned(),
@@ -273,7 +274,7 @@ fn sides(left: Option<&Value>, right: Option<&Value>) -> (String, String) {
     (described(left), described(right))
 }
 
-/// A number, and float32 where it is the shortest decimal of one.
+/// Describes a number: as float32 if it is the shortest decimal of one.
 fn typed(number: f64) -> String {
     #[expect(clippy::cast_possible_truncation, reason = "compared with the original")]
     let single = number as f32;
@@ -287,7 +288,7 @@ fn typed(number: f64) -> String {
     }
 }
 
-/// Whether numbers that are copied are of one type, or can be.
+/// Returns whether copied numbers have one type, or can be converted to one.
 pub(crate) fn numbers_agree(path: &str, kinds: &[&Signature]) -> bool {
     let all = kinds.iter().map(|kind| Some((kind.arrays.get(path)?, kind.numbers.get(path)?)));
     let Some(all) = all.collect::<Option<Vec<_>>>() else { return false };
@@ -339,7 +340,7 @@ pub(crate) fn disagreement(
         }
         signature
     });
-    let mut found = Found::default();
+    let mut found = Differences::default();
     found.arrays("", &left, &right);
     found.0.into_iter().next()
 }

@@ -1,9 +1,8 @@
-//! Which files can be put together: the one place that decides it.
+//! Which files are compatible: the one place that decides it.
 //!
-//! A [`Signature`] is all that must be equal in files which are put together, spelled so that what means the same is
-//! equal: levels of compressors are omitted, whole numbers are integers, names of a calendar are one. Files of one
-//! signature are a group. [`differences`] lists what tells two signatures apart; [`storage`] decides whether the chunks of
-//! files that agree can be referred to from one array.
+//! A [`Signature`] holds all that must be equal in files that are combined, in a canonical form: levels of compressors are
+//! omitted, whole numbers are integers, and each calendar has one name. [`differences`] lists the differences between two
+//! signatures; [`signature::ArrayParts::storage`] decides whether one array can refer to the chunks of files that agree.
 
 mod difference;
 pub(crate) mod roles;

@@ -31,7 +31,7 @@ use crate::{
     },
 };
 
-/// What must be equal in files that are put together.
+/// What must be equal in files that are combined.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Signature {
     /// Arrays that all files must have.
@@ -320,7 +320,7 @@ impl ArraySignature {
         self.attributes.retain(|name, _| !MISSING.contains(&name.as_str()));
     }
 
-    /// Marks what differs in another array as arbitrary, for the description of files that are put together.
+    /// Marks what differs in another array as arbitrary, for the description of files that are combined.
     pub(crate) fn merge(&mut self, other: &Self) {
         if self.codecs != other.codecs {
             self.codecs = None;
@@ -570,10 +570,11 @@ pub(super) fn fill_value(array: &Array) -> Value {
 /// Returns the codecs without parameters that only an encoder needs.
 pub(super) fn codecs(array: &Array) -> Vec<String> {
     let plain = array.data_type.number_size() == 1 && !matches!(array.data_type, DataType::Struct(_));
-    array.codecs.iter().map(|codec| spelled(codec, plain)).collect()
+    array.codecs.iter().map(|codec| describe(codec, plain)).collect()
 }
 
-fn spelled(codec: &Codec, plain: bool) -> String {
+/// Describes a codec.
+fn describe(codec: &Codec, plain: bool) -> String {
     match codec {
         codec if codec.is_self_describing() => codec.name().unwrap_or_default().to_owned(),
         Codec::Bytes { endian } if plain || endian.is_none() => "bytes".to_owned(),
@@ -584,7 +585,7 @@ fn spelled(codec: &Codec, plain: bool) -> String {
     }
 }
 
-/// Name and configuration, with members in order.
+/// Returns name and configuration, with members in order.
 fn document(codec: &Codec) -> String {
     let Ok(declared) = codec.to_v3().or_else(|_| codec.to_v2()) else { return format!("{codec:?}") };
     let name = ["name", "id"].iter().find_map(|key| declared.get(key)?.as_str()).unwrap_or_default();

@@ -131,7 +131,7 @@ impl FileUnits {
         parse(units, self.calendar.as_deref(), &self.text)
     }
 
-    /// Returns whether the units of all files are equivalent, even if they are spelled differently.
+    /// Returns whether the units of all files are equivalent, even if their texts differ.
     fn are_equal(&self) -> bool {
         let target = &self.target;
         self.others.values().all(|units| units.unit == target.unit && units.reference == target.reference)
@@ -356,7 +356,7 @@ fn retype(growing: &mut Growing<'_>, data_type: DataType, any_missing: bool, for
             if let Some(value) = attributes.get(name).cloned() {
                 let one = |value: &Value| {
                     let bytes = fill_attribute(value, &old)?;
-                    spelled(name, &converted(&FillValue::Fixed(bytes), &old, &data_type)?, &data_type)
+                    encode_missing(name, &converted(&FillValue::Fixed(bytes), &old, &data_type)?, &data_type)
                 };
                 let value = match &value {
                     Value::Array(values) => Some(values.iter().filter_map(one).collect()),
@@ -380,7 +380,7 @@ fn retype(growing: &mut Growing<'_>, data_type: DataType, any_missing: bool, for
 }
 
 /// Returns a missing value as an attribute: `_FillValue` of floats is base64 of a binary64.
-fn spelled(name: &str, fill: &FillValue, data_type: &DataType) -> Option<Value> {
+fn encode_missing(name: &str, fill: &FillValue, data_type: &DataType) -> Option<Value> {
     let FillValue::Fixed(bytes) = fill else { return None };
     match (name, data_type) {
         ("_FillValue", DataType::Float64) => Some(BASE64_STANDARD.encode(bytes).into()),

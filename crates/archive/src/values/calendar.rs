@@ -24,7 +24,7 @@ const BEFORE: [i64; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334
 const LENGTH: [i64; 12] = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
 
 impl Calendar {
-    /// The calendar that the attribute `calendar` names; [`Calendar::Standard`] without one.
+    /// Returns the calendar that the attribute `calendar` names; [`Calendar::Standard`] without one.
     pub(crate) fn of(name: Option<&str>) -> Option<Self> {
         Some(match name.unwrap_or("standard").trim().to_ascii_lowercase().as_str() {
             "standard" | "gregorian" => Self::Standard,
@@ -37,8 +37,8 @@ impl Calendar {
         })
     }
 
-    /// Number of a day, counted from a day that is the same for all dates of the calendar; nothing for dates that the
-    /// calendar does not have, and for years before 1 where opinions differ on a year 0.
+    /// Returns the number of a day, counted from a day that is the same for all dates of the calendar. Returns `None` for
+    /// dates that the calendar does not have, and for years before 1, since conventions differ on a year 0.
     pub(crate) fn day(self, year: i64, month: i64, day: i64) -> Option<i64> {
         let leap = match self {
             Self::Standard if (year, month, day) >= (1582, 10, 15) => {
@@ -72,7 +72,7 @@ impl Calendar {
     }
 }
 
-/// A length of time that units count in.
+/// A unit of time of a fixed length.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Unit {
     /// Nanoseconds.
@@ -92,10 +92,10 @@ pub(crate) const UNITS: [Unit; 7] = [
     Unit { nanoseconds: 1, name: "nanoseconds" },
 ];
 
-/// Units such as `hours since 1900-01-01 00:00:00`, understood.
+/// Parsed units such as `hours since 1900-01-01 00:00:00`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct TimeUnits {
-    /// What is counted.
+    /// The unit.
     pub(crate) unit: Unit,
     /// Reference time as it is written.
     pub(crate) since: String,
@@ -103,13 +103,13 @@ pub(crate) struct TimeUnits {
     pub(crate) reference: i128,
 }
 
-/// Whether units count from a reference time.
+/// Returns whether units count from a reference time.
 pub(crate) fn is_time(units: &str) -> bool {
     units.to_ascii_lowercase().contains(" since ")
 }
 
 impl TimeUnits {
-    /// Nothing where the unit is not of a fixed length (months, years), or the reference time is not understood.
+    /// Parses units. Returns `None` if the unit has no fixed length (months, years), or the reference time is invalid.
     pub(crate) fn parse(units: &str, calendar: Option<&str>) -> Option<Self> {
         let calendar = Calendar::of(calendar)?;
         let mut words = units.split_whitespace();
@@ -118,7 +118,7 @@ impl TimeUnits {
             return None;
         }
         let since = words.collect::<Vec<_>>().join(" ");
-        // Clients read what follows two blanks in several ways.
+        // Readers differ on text that follows two blanks.
         if !units.trim_end().ends_with(&since) {
             return None;
         }
@@ -141,8 +141,9 @@ fn unit(word: &str) -> Option<Unit> {
     UNITS.get(at).copied()
 }
 
-/// `1900-1-1`, `1900-01-01 00:00:0.0`, `1900-01-01T00:00:00Z`, `… +01:00`, `… UTC` in nanoseconds. Nothing for what pandas
-/// and cftime read as different times: zones whose hours have one digit, hours without minutes, digits past microseconds.
+/// Parses `1900-1-1`, `1900-01-01 00:00:0.0`, `1900-01-01T00:00:00Z`, `… +01:00` or `… UTC` as nanoseconds. Returns `None` for
+/// texts that pandas and cftime read as different times: zones whose hours have one digit, hours without minutes, digits past
+/// microseconds.
 pub(crate) fn reference(text: &str, calendar: Calendar) -> Option<i128> {
     let (date, rest) = text.split_once(['T', 't', ' ']).unwrap_or((text, ""));
     let mut parts = date.split('-').map(digits);
@@ -192,8 +193,8 @@ pub(crate) fn parse_time(text: &str) -> Option<i128> {
     (written && has_seconds).then_some(time)
 }
 
-/// Splits the zone off; its seconds east of Greenwich. A zone without a sign is zero: `00:00:00 0:00`. With a colon, pandas
-/// reads such a zone instead of the clock, so that the clock must be midnight.
+/// Splits off the zone. Returns the clock, and the offset of the zone in seconds east of Greenwich. A zone without a sign is
+/// zero: `00:00:00 0:00`. With a colon, pandas reads such a zone instead of the clock, so that the clock must be midnight.
 fn zone(text: &str) -> Option<(&str, i64)> {
     let is_zero =
         |zone: &str| (1..=5).contains(&zone.len()) && zone.bytes().all(|byte| matches!(byte, b'0' | b':'));
@@ -227,7 +228,7 @@ fn zone(text: &str) -> Option<(&str, i64)> {
     sane.then_some((clock.trim(), sign * (hours * 3600 + minutes * 60)))
 }
 
-/// Nanoseconds since midnight.
+/// Returns the nanoseconds since midnight.
 fn time_of_day(clock: &str) -> Option<i128> {
     if clock.is_empty() {
         return Some(0);
@@ -241,7 +242,7 @@ fn time_of_day(clock: &str) -> Option<i128> {
     sane.then_some(seconds * 1_000_000_000 + nanoseconds(fraction)?)
 }
 
-/// Digits behind the point as nanoseconds; nothing where they are more than zeros past the sixth.
+/// Returns the digits after the decimal point as nanoseconds; `None` if there are more than six, trailing zeros aside.
 fn nanoseconds(fraction: &str) -> Option<i128> {
     let fraction = fraction.trim_end_matches('0');
     if fraction.is_empty() {
@@ -252,7 +253,7 @@ fn nanoseconds(fraction: &str) -> Option<i128> {
     Some(i128::from(digits(fraction)?) * 10_i128.pow(power))
 }
 
-/// A number of up to 9 digits.
+/// Parses a number of up to 9 digits.
 pub(crate) fn digits(text: &str) -> Option<i64> {
     let plain = (1..=9).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     plain.then(|| text.parse().ok()).flatten()
@@ -300,7 +301,7 @@ fn name(calendar: Calendar) -> &'static str {
     }
 }
 
-/// `2001-02-03`, `2001-02-03T04:05`, `2001-02-03T04:05:06.5`; nothing past the years 1 to 9,999.
+/// `2001-02-03`, `2001-02-03T04:05`, `2001-02-03T04:05:06.5`; `None` past the years 1 to 9,999.
 fn date(calendar: Calendar, time: i128) -> Option<String> {
     let (year, month, day) = civil(calendar, time)?;
     Some(format!("{year:04}-{month:02}-{day:02}{}", clock(time.rem_euclid(DAY))))
