@@ -12,15 +12,16 @@ use pyo3::{
     types::{PyBytes, PyList, PyTuple},
 };
 use virtualize::{
-    ArrayReader, ChunkAddress, ChunkPart, LazyStore, Options, VirtualStore, describe,
+    ArrayReader, ChunkAddress, ChunkPart, LazyStore, VirtualStore, describe,
     keys::{self, ChunkEncoding},
-    options::{IcechunkOptions, OutputFormat, WriteOptions},
+    options::OutputFormat,
     zarr::{ChunkManifest, Lengths, References, ZarrFormat, chunk_position},
 };
 
 use crate::{
     array, error,
     options::{FileOptions, OpenOptions, location_of, parse},
+    references::WriteTo,
     runtime::{self, PythonStore},
 };
 
@@ -160,7 +161,7 @@ impl File {
         runtime::run(py, wait, async move {
             let options = mapping.options(format.zarr_format());
             let store = lazy.complete().await.map_err(|error| error::of(&error))?;
-            let store = match format.zarr_format() {
+            let mut store = match format.zarr_format() {
                 ZarrFormat::V3 if !is_own => VirtualStore::clone(&store),
                 // To another Zarr format.
                 _ => {
@@ -172,42 +173,12 @@ impl File {
                     again
                 }
             };
-            write.run(store, format, &target, &options).await
-        })
-    }
-}
-
-/// How and where references are written.
-#[derive(Debug, Default)]
-struct WriteTo {
-    write: WriteOptions,
-    icechunk: IcechunkOptions,
-}
-
-impl WriteTo {
-    /// Writes references or commits them.
-    async fn run(
-        self,
-        mut store: VirtualStore,
-        format: OutputFormat,
-        target: &str,
-        options: &Options,
-    ) -> PyResult<Option<String>> {
-        store.relocate(&self.write.relocation(Some(target))).map_err(|error| error::of(&error))?;
-        match format {
-            OutputFormat::References(format) => {
+            if let OutputFormat::References(_) = format {
                 store.compress_inlined();
-                let (format, overwrite) = (self.write.format(format), self.write.overwrite);
-                let written = virtualize::write_folder(&store, format, target, overwrite, &options.store);
-                written.await.map_err(|error| error::of(&error))?;
-                Ok(None)
             }
-            OutputFormat::Icechunk => {
-                let commit = self.icechunk.options(store.name());
-                let done = virtualize::commit(&store, target, &commit, &options.store);
-                Ok(Some(done.await.map_err(|error| error::of(&error))?.snapshot))
-            }
-        }
+            let written = write.run(&mut store, format, &target, &options.store).await;
+            written.map_err(|error| error::of(&error))
+        })
     }
 }
 

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use virtualize::{
-    ChunkDifference, Error, NodeDifference, ReadOptions, Sample, VirtualStore,
+    ChunkDifference, Error, NodeDifference, Sample, StoreOptions, VirtualStore,
     options::{IcechunkOptions, OutputFormat, WriteOptions, given::declared},
     read_references,
 };
@@ -51,13 +51,46 @@ struct OfConvert {
     strict: bool,
     #[command(flatten)]
     #[serde(flatten)]
-    write: WriteOptions,
-    #[command(flatten)]
-    #[serde(flatten)]
-    icechunk: IcechunkOptions,
+    write: WriteTo,
     #[command(flatten)]
     #[serde(flatten)]
     reading: Reading,
+}
+
+/// How and where references are written.
+#[derive(Args, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct WriteTo {
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(crate) write: WriteOptions,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(crate) icechunk: IcechunkOptions,
+}
+
+impl WriteTo {
+    /// Writes references, or commits them to an Icechunk repository. Returns the id of the snapshot of a commit.
+    pub(crate) async fn run(
+        &self,
+        store: &mut VirtualStore,
+        format: OutputFormat,
+        target: &str,
+        options: &StoreOptions,
+    ) -> Result<Option<String>, Error> {
+        store.relocate(&self.write.relocation(Some(target)))?;
+        match format {
+            OutputFormat::References(format) => {
+                let (format, overwrite) = (self.write.format(format), self.write.overwrite);
+                virtualize::write_folder(store, format, target, overwrite, options).await?;
+                Ok(None)
+            }
+            OutputFormat::Icechunk => {
+                let commit = self.icechunk.options(store.name());
+                Ok(Some(virtualize::commit(store, target, &commit, options).await?.snapshot))
+            }
+        }
+    }
 }
 
 /// Returns the options of `validate`, `diff` and `convert`.
@@ -116,51 +149,24 @@ pub(crate) fn convert<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let options: OfConvert = parse(options)?;
     let format = options.format.or_else(|| OutputFormat::of_name(&output)).unwrap_or_default();
-    let write = &options.write;
+    let WriteTo { write, icechunk } = &options.write;
     exclusive(("relative", write.relative), ("rewrite_url", !write.rewrite_url.is_empty()))?;
     exclusive(("relative", write.relative), ("format=\"icechunk\"", format == OutputFormat::Icechunk))?;
-    options.icechunk.check(format == OutputFormat::Icechunk).map_err(error::option)?;
+    icechunk.check(format == OutputFormat::Icechunk).map_err(error::option)?;
     runtime::run(py, wait, async move {
         let reading = options.reading.options();
-        let read = read_references(&references, &reading).await.map_err(|error| error::of(&error))?;
-        let (snapshot, warnings) = options.write(read, &output, format, &reading).await?;
-        Ok(json!({"snapshot": snapshot, "warnings": warnings}).to_string())
-    })
-}
-
-impl OfConvert {
-    /// Converts and writes references. Returns the id of the snapshot of a commit, and the warnings.
-    async fn write(
-        &self,
-        read: VirtualStore,
-        output: &str,
-        format: OutputFormat,
-        reading: &ReadOptions,
-    ) -> PyResult<(Option<String>, Value)> {
-        let options = &reading.store;
-        let converted = async {
-            let mut store = virtualize::convert(read, format.zarr_format(), self.strict, options).await?;
+        let done = async {
+            let read = read_references(&references, &reading).await?;
+            let mut store =
+                virtualize::convert(read, format.zarr_format(), options.strict, &reading.store).await?;
             if format == OutputFormat::Icechunk {
-                virtualize::record_sources(&mut store, options).await?;
+                virtualize::record_sources(&mut store, &reading.store).await?;
             }
-            store.relocate(&self.write.relocation(Some(output)))?;
-            if let OutputFormat::References(format) = format {
-                let format = self.write.format(format);
-                virtualize::write_folder(&store, format, output, self.write.overwrite, options).await?;
-            }
-            Ok(store)
+            let snapshot = options.write.run(&mut store, format, &output, &reading.store).await?;
+            Ok(json!({"snapshot": snapshot, "warnings": warnings(&store)}).to_string())
         };
-        let store = converted.await.map_err(|error: Error| error::of(&error))?;
-        let snapshot = match format {
-            OutputFormat::References(_) => None,
-            OutputFormat::Icechunk => {
-                let commit = self.icechunk.options(store.name());
-                let done = virtualize::commit(&store, output, &commit, options).await;
-                Some(done.map_err(|error| error::of(&error))?.snapshot)
-            }
-        };
-        Ok((snapshot, warnings(&store)))
-    }
+        done.await.map_err(|error: Error| error::of(&error))
+    })
 }
 
 /// Returns the warnings of a store as JSON.
