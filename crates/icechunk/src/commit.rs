@@ -187,11 +187,7 @@ impl CommitAttempt<'_> {
         let branch = &self.options.branch;
         let tip = branch_tip(self.repository, branch).await?;
         let mut writer = Writer::start(self.repository, self.options, tip.clone()).await?;
-        let written = match self.write(&mut writer, &tip).await {
-            Ok(()) => self.complete_configuration().await,
-            Err(error) => Err(error),
-        };
-        let containers = match written {
+        let containers = match self.write(&mut writer, &tip).await {
             Ok(containers) => containers,
             Err(error) => {
                 writer.abort().await;
@@ -213,22 +209,13 @@ impl CommitAttempt<'_> {
         Ok(Committed { snapshot: snapshot.to_string(), chunks, python, unchecked })
     }
 
-    /// Makes the checks that need all chunks, and adds the containers that their sources need to the configuration of the
-    /// repository. Returns all its containers.
-    async fn complete_configuration(&mut self) -> Result<Vec<VirtualChunkContainer>> {
-        self.chunks.finish().map_err(IcechunkError::of_chunks)?;
-        let known = prefixes(self.repository.config());
-        let containers = &self.sources.containers;
-        if containers.missing(&known, &self.options.store)?.is_empty() {
-            return Ok(self.repository.config().virtual_chunk_containers().cloned().collect());
-        }
-        let needs = Requirements { containers, ..self.needs };
-        let repository = open_or_create(Arc::clone(self.storage), &needs).await?;
-        Ok(repository.config().virtual_chunk_containers().cloned().collect())
-    }
-
-    /// Removes and writes nodes as the mode requires, and writes the chunks.
-    async fn write(&mut self, writer: &mut Writer<'_>, tip: &SnapshotId) -> Result<()> {
+    /// Removes and writes nodes as the mode requires, writes the chunks, and adds the containers that their sources need to
+    /// the configuration of the repository. Returns all its containers.
+    async fn write(
+        &mut self,
+        writer: &mut Writer<'_>,
+        tip: &SnapshotId,
+    ) -> Result<Vec<VirtualChunkContainer>> {
         let (record, extends) = match &self.options.mode {
             Mode::Add | Mode::Replace => (None, false),
             Mode::Update(record) => (Some(record), false),
@@ -246,12 +233,36 @@ impl CommitAttempt<'_> {
                     writer.remove(self.group).await?;
                 }
             } else {
-                self.check_absent(writer).await?;
+                // No node may be overwritten, except for groups without attributes.
+                let session = writer.session.read().await;
+                for document in self.documents {
+                    let Ok(node) = session.get_node(&node_path(&document.path)?).await else { continue };
+                    let known: Option<Value> = serde_json::from_slice(&node.user_data).ok();
+                    let attributes = known.as_ref().and_then(|known| known.get("attributes")?.as_object());
+                    let is_empty_group = matches!(node.node_data, NodeData::Group)
+                        && attributes.is_none_or(serde_json::Map::is_empty);
+                    if !is_empty_group || document.array.is_some() {
+                        return Err(IcechunkError::Exists { path: document.path.clone() });
+                    }
+                }
             }
             let written = self.documents.iter().map(|it| (it.path.clone(), it.metadata.clone()));
             UpdatePlan { removed: Vec::new(), documents: written.collect() }
         };
-        self.create_parents(writer).await?;
+        // The missing groups above the one that is written, the root first.
+        let mut parents = Vec::new();
+        let mut above = self.group;
+        while !above.is_empty() {
+            above = node::parent(above);
+            parents.push(above);
+        }
+        for path in parents.into_iter().rev() {
+            let is_missing = writer.session.read().await.get_node(&node_path(path)?).await.is_err();
+            if is_missing {
+                let group = json!({"attributes": {}, "node_type": "group", "zarr_format": 3});
+                writer.document(path, &group).await?;
+            }
+        }
         for path in &plan.removed {
             writer.remove(path).await?;
         }
@@ -262,41 +273,16 @@ impl CommitAttempt<'_> {
             let Some(array) = document.array else { continue };
             writer.chunks((document, array), &mut *self.chunks, &mut self.sources).await?;
         }
-        Ok(())
-    }
-
-    /// Checks that no node would be overwritten, except for groups without attributes.
-    async fn check_absent(&mut self, writer: &Writer<'_>) -> Result<()> {
-        let session = writer.session.read().await;
-        for document in self.documents {
-            let Ok(node) = session.get_node(&node_path(&document.path)?).await else { continue };
-            let known: Option<Value> = serde_json::from_slice(&node.user_data).ok();
-            let attributes = known.as_ref().and_then(|known| known.get("attributes")?.as_object());
-            let is_empty_group =
-                matches!(node.node_data, NodeData::Group) && attributes.is_none_or(serde_json::Map::is_empty);
-            if !is_empty_group || document.array.is_some() {
-                return Err(IcechunkError::Exists { path: document.path.clone() });
-            }
+        self.chunks.finish().map_err(IcechunkError::of_chunks)?;
+        let containers = &self.sources.containers;
+        let has_all =
+            containers.missing(&prefixes(self.repository.config()), &self.options.store)?.is_empty();
+        if has_all {
+            return Ok(self.repository.config().virtual_chunk_containers().cloned().collect());
         }
-        Ok(())
-    }
-
-    /// Creates missing groups above the one that is written.
-    async fn create_parents(&mut self, writer: &Writer<'_>) -> Result<()> {
-        let mut paths = Vec::new();
-        let mut above = self.group;
-        while !above.is_empty() {
-            above = node::parent(above);
-            paths.push(above);
-        }
-        for path in paths.into_iter().rev() {
-            let known = writer.session.read().await.get_node(&node_path(path)?).await.is_ok();
-            if !known {
-                let group = json!({"attributes": {}, "node_type": "group", "zarr_format": 3});
-                writer.document(path, &group).await?;
-            }
-        }
-        Ok(())
+        let needs = Requirements { containers, ..self.needs };
+        let repository = open_or_create(Arc::clone(self.storage), &needs).await?;
+        Ok(repository.config().virtual_chunk_containers().cloned().collect())
     }
 }
 

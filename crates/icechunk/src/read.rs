@@ -211,7 +211,30 @@ impl OpenRepository {
                     continue;
                 };
                 match payload {
-                    ChunkPayload::Virtual(place) => self.virtual_chunk(&mut table, position, &place)?,
+                    ChunkPayload::Virtual(place) => {
+                        let source = match &table.last {
+                            Some((last, id))
+                                if last.location == place.location && last.checksum == place.checksum =>
+                            {
+                                *id
+                            }
+                            _ => {
+                                let url = self.session.resolve_virtual_location(&place.location);
+                                let url = url.map_err(|error| node_error(path, one_line(&error)))?;
+                                let mut source = Source { url: decode_url(&url), ..Source::default() };
+                                match &place.checksum {
+                                    Some(Checksum::ETag(etag)) => source.etag = Some(etag.0.clone()),
+                                    Some(Checksum::LastModified(seconds)) => {
+                                        source.modified = Some(i64::from(seconds.0) * 1000);
+                                    }
+                                    None => {}
+                                }
+                                table.source(source)?
+                            }
+                        };
+                        table.push(source, position, place.offset, place.length);
+                        table.last = Some((place, source));
+                    }
                     ChunkPayload::Inline(bytes) => drop(table.inline.insert(position, bytes)),
                     ChunkPayload::Ref(place) if native == Native::Reference => {
                         let url = format!("{}/chunks/{}", self.url, place.id);
@@ -243,34 +266,6 @@ impl OpenRepository {
 
     async fn manifest(&self, id: ManifestId) -> Result<Arc<Manifest>, RepositoryError> {
         self.repository.asset_manager().fetch_manifest_without_node(&id).await
-    }
-
-    fn virtual_chunk(
-        &self,
-        table: &mut TableBuilder<'_>,
-        position: u64,
-        place: &VirtualChunkRef,
-    ) -> Result<()> {
-        let source = match &table.last {
-            Some((last, id)) if last.location == place.location && last.checksum == place.checksum => *id,
-            _ => {
-                let url = self.session.resolve_virtual_location(&place.location);
-                let url = url.map_err(|error| node_error(table.path, one_line(&error)))?;
-                let mut source = Source { url: decode_url(&url), ..Source::default() };
-                match &place.checksum {
-                    Some(Checksum::ETag(etag)) => source.etag = Some(etag.0.clone()),
-                    Some(Checksum::LastModified(seconds)) => {
-                        source.modified = Some(i64::from(seconds.0) * 1000);
-                    }
-                    None => {}
-                }
-                let id = table.source(source)?;
-                table.last = Some((place.clone(), id));
-                id
-            }
-        };
-        table.push(source, position, place.offset, place.length);
-        Ok(())
     }
 }
 

@@ -56,8 +56,7 @@ pub(crate) async fn open(
         return Ok(None);
     }
     let storage = location.connect(options).await?;
-    let exists = Repository::exists(Arc::clone(&storage), None).await;
-    if !exists.map_err(IcechunkError::of("looking for the repository"))? {
+    if !repository_exists(&storage).await? {
         return Ok(None);
     }
     open_without_caches(storage).await.map(Some)
@@ -71,39 +70,39 @@ pub(crate) async fn open_or_create(
 ) -> Result<Repository> {
     let mut attempt = 1;
     loop {
-        match create_or_configure(&storage, needs).await? {
-            None => return open_without_caches(storage).await,
-            Some(_) if attempt < ATTEMPTS => tokio::time::sleep(Duration::from_millis(100) * attempt).await,
-            Some(error) => return Err(error),
+        // Saving fails when another writer was faster.
+        let saved = if repository_exists(&storage).await? {
+            let opened = Repository::open(Arc::clone(&storage)).execute().await;
+            let repository = opened.map_err(IcechunkError::of("opening the repository"))?;
+            let mut config = repository.config().clone();
+            if complete(&mut config, needs)? {
+                let changed = repository.reopen(Some(config), None).await;
+                let changed = changed.map_err(IcechunkError::of("configuring the repository"))?;
+                let saved = changed.save_config().await;
+                saved.map(drop).map_err(IcechunkError::of("configuring the repository"))
+            } else {
+                Ok(())
+            }
+        } else {
+            let mut config = RepositoryConfig::default();
+            complete(&mut config, needs)?;
+            let partial = is_partly_created(storage.as_ref()).await;
+            let partial = partial.map_err(IcechunkError::of("looking for the repository"))?;
+            let new = Repository::create(Arc::clone(&storage)).config(config).check_clean_root(!partial);
+            new.execute().await.map(drop).map_err(IcechunkError::of("creating the repository"))
+        };
+        match saved {
+            Ok(()) => return open_without_caches(storage).await,
+            Err(_) if attempt < ATTEMPTS => tokio::time::sleep(Duration::from_millis(100) * attempt).await,
+            Err(error) => return Err(error),
         }
         attempt += 1;
     }
 }
 
-/// Creates the repository if it does not exist, else completes its configuration. Returns the error if saving failed, which
-/// happens when another writer was faster.
-async fn create_or_configure(
-    storage: &Arc<dyn Storage + Send + Sync>,
-    needs: &Requirements<'_>,
-) -> Result<Option<IcechunkError>> {
+async fn repository_exists(storage: &Arc<dyn Storage + Send + Sync>) -> Result<bool> {
     let exists = Repository::exists(Arc::clone(storage), None).await;
-    if !exists.map_err(IcechunkError::of("looking for the repository"))? {
-        let mut config = RepositoryConfig::default();
-        complete(&mut config, needs)?;
-        let partial = is_partly_created(storage.as_ref()).await;
-        let partial = partial.map_err(IcechunkError::of("looking for the repository"))?;
-        let new = Repository::create(Arc::clone(storage)).config(config).check_clean_root(!partial);
-        return Ok(new.execute().await.err().map(IcechunkError::of("creating the repository")));
-    }
-    let opened = Repository::open(Arc::clone(storage)).execute().await;
-    let repository = opened.map_err(IcechunkError::of("opening the repository"))?;
-    let mut config = repository.config().clone();
-    if complete(&mut config, needs)? {
-        let changed = repository.reopen(Some(config), None).await;
-        let changed = changed.map_err(IcechunkError::of("configuring the repository"))?;
-        return Ok(changed.save_config().await.err().map(IcechunkError::of("configuring the repository")));
-    }
-    Ok(None)
+    exists.map_err(IcechunkError::of("looking for the repository"))
 }
 
 /// Returns whether the storage contains only what an interrupted creation leaves: the initial snapshot and its transaction
@@ -263,12 +262,20 @@ pub async fn inspect(
     let Some((repository, tip)) = branch_of(location, branch, options).await? else {
         return Ok(History::Empty);
     };
-    match UpdatePlanner::open(&repository, record, (branch, &tip)).await {
-        Ok(planner) => Ok(planner.first_conflict().await?.map_or(History::Whole, History::Changed)),
-        Err(IcechunkError::History { .. }) if is_empty(&repository, tip).await? => Ok(History::Empty),
-        Err(error @ IcechunkError::History { .. }) => Ok(History::Changed(error)),
-        Err(error) => Err(error),
+    let planner = match UpdatePlanner::open(&repository, record, (branch, &tip)).await {
+        Ok(planner) => planner,
+        Err(IcechunkError::History { .. }) if is_empty(&repository, tip).await? => return Ok(History::Empty),
+        Err(error @ IcechunkError::History { .. }) => return Ok(History::Changed(error)),
+        Err(error) => return Err(error),
+    };
+    for (path, recorded) in &record.documents {
+        match planner.current(path, recorded).await {
+            Ok(_) => {}
+            Err(error @ IcechunkError::Foreign { .. }) => return Ok(History::Changed(error)),
+            Err(error) => return Err(error),
+        }
     }
+    Ok(History::Whole)
 }
 
 async fn branch_of(
@@ -331,9 +338,23 @@ fn add_rules(config: &mut RepositoryConfig, arrays: &[(String, Vec<u64>)], limit
     let old = config.manifest().splitting().split_sizes.clone().unwrap_or_default();
     let mut new = Vec::new();
     for (path, counts) in arrays.iter().filter(|(_, counts)| is_large(counts)) {
-        let condition = ManifestSplitCondition::PathMatches { regex: exact_regex(path) };
-        let known = old.iter().find(|(other, _)| *other == condition);
-        if !known.is_some_and(|(_, sizes)| divides_well(sizes, counts, limit)) {
+        let mut regex = String::from("^");
+        for c in path.chars() {
+            if c.is_ascii_punctuation() && c != '/' && c != '_' {
+                regex.push('\\');
+            }
+            regex.push(c);
+        }
+        let condition = ManifestSplitCondition::PathMatches { regex: regex + "$" };
+        // The number of chunks in a manifest by the existing rule, which must be roughly `limit`.
+        let known = old.iter().find(|(other, _)| *other == condition).and_then(|(_, sizes)| {
+            counts.iter().enumerate().try_fold(1_u64, |chunks, (axis, count)| {
+                let is_axis = |dim: &&ManifestSplitDim| matches!(dim.condition, ManifestSplitDimCondition::Axis(at) if at == axis);
+                let size = sizes.iter().find(is_axis)?.num_chunks;
+                chunks.checked_mul(u64::from(size).min(*count))
+            })
+        });
+        if !known.is_some_and(|chunks| (limit / 10..=limit.saturating_mul(5)).contains(&chunks)) {
             new.push((condition, split_sizes(counts, limit)));
         }
     }
@@ -363,28 +384,6 @@ fn split_sizes(counts: &[u64], limit: u64) -> Vec<ManifestSplitDim> {
         .collect();
     sizes.reverse();
     sizes
-}
-
-/// Returns whether a rule makes manifests of roughly `limit` chunks.
-fn divides_well(sizes: &[ManifestSplitDim], counts: &[u64], limit: u64) -> bool {
-    let chunks = counts.iter().enumerate().try_fold(1_u64, |chunks, (axis, count)| {
-        let is_axis = |dim: &&ManifestSplitDim| matches!(dim.condition, ManifestSplitDimCondition::Axis(at) if at == axis);
-        let size = sizes.iter().find(is_axis)?.num_chunks;
-        chunks.checked_mul(u64::from(size).min(*count))
-    });
-    chunks.is_some_and(|chunks| (limit / 10..=limit.saturating_mul(5)).contains(&chunks))
-}
-
-/// Returns a regular expression that matches exactly this text.
-fn exact_regex(text: &str) -> String {
-    let mut regex = String::from("^");
-    for c in text.chars() {
-        if c.is_ascii_punctuation() && c != '/' && c != '_' {
-            regex.push('\\');
-        }
-        regex.push(c);
-    }
-    regex + "$"
 }
 
 #[cfg(test)]

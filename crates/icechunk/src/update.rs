@@ -89,18 +89,6 @@ impl<'a> UpdatePlanner<'a> {
         Ok(Self { record, base, tip: session(tip).await? })
     }
 
-    /// Returns why the first recorded node that others changed can no longer be updated.
-    pub(crate) async fn first_conflict(&self) -> Result<Option<IcechunkError>> {
-        for (path, recorded) in &self.record.documents {
-            match self.current(path, recorded).await {
-                Ok(_) => {}
-                Err(error @ IcechunkError::Foreign { .. }) => return Ok(Some(error)),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(None)
-    }
-
     /// Plans the update. With `extends`, arrays keep their chunks; otherwise the recorded arrays are removed first.
     ///
     /// # Errors
@@ -147,7 +135,7 @@ impl<'a> UpdatePlanner<'a> {
     ///
     /// # Errors
     /// With a recorded snapshot: [`IcechunkError::Foreign`] if others removed, replaced or changed the node or its chunks.
-    async fn current(&self, path: &str, recorded: &Value) -> Result<Option<Value>> {
+    pub(crate) async fn current(&self, path: &str, recorded: &Value) -> Result<Option<Value>> {
         let foreign = |reason: String| Err(IcechunkError::Foreign { path: path.to_owned(), reason });
         let node = self.tip.get_node(&node_path(path)?).await.ok();
         let current = node.as_ref().map(|node| document_of(path, node)).transpose()?;

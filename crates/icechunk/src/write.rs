@@ -11,11 +11,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use icechunk::{
     Repository, Store,
     conflicts::detector::ConflictDetector,
-    format::{
-        ChunkIndices, Path, SnapshotId,
-        manifest::{ChunkPayload, VirtualChunkRef},
-        snapshot::SnapshotProperties,
-    },
+    format::{ChunkIndices, Path, SnapshotId, manifest::VirtualChunkRef, snapshot::SnapshotProperties},
     repository::VersionInfo,
     session::{Session, SessionError, SessionErrorKind},
 };
@@ -142,30 +138,14 @@ impl<'a> Writer<'a> {
         references: Vec<(ChunkIndices, VirtualChunkRef)>,
         inline: Vec<(ChunkIndices, Bytes)>,
     ) -> Result<()> {
-        let failed = |error: String| node_error(node.as_str().trim_start_matches('/'), error);
+        let path = node.as_str().trim_start_matches('/');
+        let failed = |error: SessionError| node_error(path, one_line(&error));
         let count = (references.len() + inline.len()) as u64;
         self.pending += count;
         self.written += count;
         let set = self.store.set_virtual_refs(node, false, references).await;
-        set.map_err(|error| failed(one_line(&error)))?;
-        let payloads = self.upload(node, inline).await?;
-        let mut session = self.session.write().await;
-        for (indices, payload) in payloads {
-            let set = session.set_chunk_ref(node.clone(), indices, Some(payload)).await;
-            set.map_err(|error| failed(one_line(&error)))?;
-        }
-        drop(session);
-        if self.pending >= self.options.chunks_in_memory.max(1) { self.commit_part().await } else { Ok(()) }
-    }
-
-    /// Stores inline chunks: small ones in the manifest, others as native chunks.
-    async fn upload(
-        &self,
-        node: &Path,
-        inline: Vec<(ChunkIndices, Bytes)>,
-    ) -> Result<Vec<(ChunkIndices, ChunkPayload)>> {
-        let failed =
-            |error: SessionError| node_error(node.as_str().trim_start_matches('/'), one_line(&error));
+        set.map_err(|error| node_error(path, one_line(&error)))?;
+        // Small inline chunks are stored in the manifest, others as native chunks.
         let session = self.session.read().await;
         let writes = inline.into_iter().map(|(indices, bytes)| {
             let writer = session.get_chunk_writer(node, &indices);
@@ -174,12 +154,18 @@ impl<'a> Writer<'a> {
                 payload.map(|payload| (indices, payload)).map_err(failed)
             }
         });
-        stream::iter(writes).buffered(UPLOADS).try_collect().await
-    }
-
-    /// Commits pending chunks to a temporary branch, which frees their memory. (Amending one commit instead would rewrite the
-    /// list of all its chunks each time.)
-    async fn commit_part(&mut self) -> Result<()> {
+        let payloads: Vec<_> = stream::iter(writes).buffered(UPLOADS).try_collect().await?;
+        drop(session);
+        let mut session = self.session.write().await;
+        for (indices, payload) in payloads {
+            session.set_chunk_ref(node.clone(), indices, Some(payload)).await.map_err(failed)?;
+        }
+        drop(session);
+        if self.pending < self.options.chunks_in_memory.max(1) {
+            return Ok(());
+        }
+        // A commit to a temporary branch frees the memory of the chunks. (Amending one commit instead would rewrite the list
+        // of all its chunks each time.)
         let parts = self.scratch.as_ref().map_or(0, |scratch| scratch.parts) + 1;
         let message = format!("{} (part {parts})", self.options.message);
         let snapshot = self.commit_pending(message).await?;
@@ -215,7 +201,18 @@ impl<'a> Writer<'a> {
             let commit =
                 session.commit(&self.options.message).properties(self.properties()).allow_empty(true);
             let done = commit.rebase(&detector, REBASES).execute().await;
-            return done.map_err(|error| self.commit_error(&error));
+            let branch = self.options.branch.clone();
+            return done.map_err(|error| match &error.kind {
+                SessionErrorKind::Conflict { .. } => {
+                    IcechunkError::Conflict { branch, reason: "other writers kept committing".to_owned() }
+                }
+                SessionErrorKind::RebaseFailed { conflicts, .. } => {
+                    let conflicts: Vec<_> =
+                        conflicts.iter().map(|conflict| format!("{conflict:?}")).collect();
+                    IcechunkError::Conflict { branch, reason: conflicts.join(", ") }
+                }
+                _ => IcechunkError::of("committing")(error),
+            });
         };
         let moved = match self.commit_pending(self.options.message.clone()).await {
             Ok(snapshot) => {
@@ -236,20 +233,6 @@ impl<'a> Writer<'a> {
     pub(crate) async fn abort(self) {
         if let Some(scratch) = &self.scratch {
             delete_branch(self.repository, &scratch.branch).await;
-        }
-    }
-
-    fn commit_error(&self, error: &SessionError) -> IcechunkError {
-        let branch = self.options.branch.clone();
-        match &error.kind {
-            SessionErrorKind::Conflict { .. } => {
-                IcechunkError::Conflict { branch, reason: "other writers kept committing".to_owned() }
-            }
-            SessionErrorKind::RebaseFailed { conflicts, .. } => {
-                let conflicts: Vec<_> = conflicts.iter().map(|conflict| format!("{conflict:?}")).collect();
-                IcechunkError::Conflict { branch, reason: conflicts.join(", ") }
-            }
-            _ => IcechunkError::of("committing")(error),
         }
     }
 }
