@@ -285,27 +285,22 @@ impl Builder {
     /// Adds a chunk by its key. Returns false if the key is of no known array.
     pub(crate) fn chunk(&mut self, key: &str, entry: Entry<'_>) -> Result<bool, ReferencesError> {
         let full = self.path_of(key);
-        let Some((index, name)) = self.array_of(&full) else { return Ok(false) };
+        // Chunks of an array often follow each other.
+        let last = self.arrays.get_index(self.last_array);
+        let last = last.and_then(|(path, _)| full.strip_prefix(path.as_str())?.strip_prefix('/'));
+        let found = last.map(|name| (self.last_array, name)).or_else(|| {
+            full.rmatch_indices('/').find_map(|(at, _)| {
+                let (path, name) = full.split_at_checked(at)?;
+                Some((self.arrays.get_index_of(path)?, name.strip_prefix('/')?))
+            })
+        });
+        let Some((index, name)) = found else { return Ok(false) };
         self.last_array = index;
         match self.arrays.get_index(index).and_then(|(_, array)| array.position(name)) {
             Some(position) => self.put_at(index, position, entry)?,
             None => self.ignore(key),
         }
         Ok(true)
-    }
-
-    /// Returns the index of the array of a key, and the key without the array's path.
-    fn array_of<'k>(&self, key: &'k str) -> Option<(usize, &'k str)> {
-        // Chunks of an array often follow each other.
-        let last = self.arrays.get_index(self.last_array);
-        let name = last.and_then(|(path, _)| key.strip_prefix(path.as_str())?.strip_prefix('/'));
-        if let Some(name) = name {
-            return Some((self.last_array, name));
-        }
-        key.rmatch_indices('/').find_map(|(at, _)| {
-            let (path, name) = key.split_at_checked(at)?;
-            Some((self.arrays.get_index_of(path)?, name.strip_prefix('/')?))
-        })
     }
 
     /// Adds a metadata document. Chunks of its array may follow, unless it is that of the root.

@@ -70,10 +70,10 @@ pub(crate) fn quoted(text: &str) -> String {
 
 /// Returns the length in bytes of a JSON string with its quotes.
 fn string_len(text: &str) -> usize {
-    let mut escaped = false;
+    let mut is_escaped = false;
     let end = text.char_indices().skip(1).find(|(_, c)| {
-        let is_end = *c == '"' && !escaped;
-        escaped = *c == '\\' && !escaped;
+        let is_end = *c == '"' && !is_escaped;
+        is_escaped = *c == '\\' && !is_escaped;
         is_end
     });
     end.map_or(text.len(), |(at, _)| at + 1)

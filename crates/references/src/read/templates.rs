@@ -58,51 +58,38 @@ impl Templates {
             left = count.and_then(|count| left.checked_sub(count)).ok_or_else(|| {
                 ReferencesError::at("generated references", format!("more than {GENERATED}"))
             })?;
+            let text = |member: &str| generator.get(member).and_then(Json::as_str);
             for at in 0..count.unwrap_or(0) {
-                self.generate_one(generator, &dimensions, at, builder)?;
+                let mut rest = at;
+                let mut with = Vec::with_capacity(dimensions.len());
+                for (name, values) in dimensions.iter().rev() {
+                    let count = values.count().max(1);
+                    with.push((name.as_str(), values.get(rest % count)));
+                    rest /= count;
+                }
+                let key = text("key").ok_or_else(|| ReferencesError::at("gen", "a generator has a key"))?;
+                let key = self.render(key, key, &with)?;
+                let url = text("url").ok_or_else(|| ReferencesError::at(&key, "a generator has a url"))?;
+                let url = self.render(&key, url, &with)?;
+                let number = |member: &str| -> Result<Option<u64>, ReferencesError> {
+                    let rendered = match generator.get(member) {
+                        None => return Ok(None),
+                        Some(Json::String(text)) => self.render(&key, text, &with)?,
+                        Some(number) => number.to_string(),
+                    };
+                    let problem = || format!("{member} is {rendered:?}, not a number");
+                    let number = rendered.trim().parse();
+                    number.map(Some).map_err(|_| ReferencesError::at(&key, problem()))
+                };
+                let part = match (number("offset")?, number("length")?) {
+                    (Some(offset), Some(length)) => Some((offset, length)),
+                    (None, None) => None,
+                    _ => return Err(ReferencesError::at(&key, "offset and length come together")),
+                };
+                if !builder.chunk(&key, Entry::Place(Place { url: url.into(), part }))? {
+                    builder.ignore(&key);
+                }
             }
-        }
-        Ok(())
-    }
-
-    fn generate_one(
-        &self,
-        generator: &Json,
-        dimensions: &[(String, Values)],
-        at: u64,
-        builder: &mut Builder,
-    ) -> Result<(), ReferencesError> {
-        let mut rest = at;
-        let mut with = Vec::with_capacity(dimensions.len());
-        for (name, values) in dimensions.iter().rev() {
-            let count = values.count().max(1);
-            with.push((name.as_str(), values.get(rest % count)));
-            rest /= count;
-        }
-        let text = |member: &str| generator.get(member).and_then(Json::as_str);
-        let key = text("key").ok_or_else(|| ReferencesError::at("gen", "a generator has a key"))?;
-        let key = self.render(key, key, &with)?;
-        let url = text("url").ok_or_else(|| ReferencesError::at(&key, "a generator has a url"))?;
-        let url = self.render(&key, url, &with)?;
-        let number = |member: &str| -> Result<Option<u64>, ReferencesError> {
-            let rendered = match generator.get(member) {
-                None => return Ok(None),
-                Some(Json::String(text)) => self.render(&key, text, &with)?,
-                Some(number) => number.to_string(),
-            };
-            let number = rendered
-                .trim()
-                .parse()
-                .map_err(|_| ReferencesError::at(&key, format!("{member} is {rendered:?}, not a number")));
-            number.map(Some)
-        };
-        let part = match (number("offset")?, number("length")?) {
-            (Some(offset), Some(length)) => Some((offset, length)),
-            (None, None) => None,
-            _ => return Err(ReferencesError::at(&key, "offset and length come together")),
-        };
-        if !builder.chunk(&key, Entry::Place(Place { url: url.into(), part }))? {
-            builder.ignore(&key);
         }
         Ok(())
     }

@@ -51,7 +51,13 @@ fn write(
     let mut readable = Documents::new();
     for (key, mut document) in nodes {
         if virtual_arrays.contains(key.trim_end_matches("/zarr.json")) {
-            mark(&mut document);
+            // Readers that follow the specification reject the array.
+            if let Some(members) = document.as_object_mut() {
+                let place = json!({"root": REFERENCES});
+                members
+                    .insert("storage_transformers".into(), json!([{"name": MARK, "configuration": place}]));
+                members.insert(MARK.into(), json!({"must_understand": true, "root": REFERENCES}));
+            }
         } else {
             readable.push((key.clone(), document.clone()));
         }
@@ -89,15 +95,6 @@ fn virtual_arrays(
         })?;
     }
     Ok(found)
-}
-
-/// Makes readers that follow the specification reject an array.
-fn mark(document: &mut Value) {
-    if let Some(members) = document.as_object_mut() {
-        let place = json!({"root": REFERENCES});
-        members.insert("storage_transformers".into(), json!([{"name": MARK, "configuration": place}]));
-        members.insert(MARK.into(), json!({"must_understand": true, "root": REFERENCES}));
-    }
 }
 
 fn text(document: &Value) -> Vec<u8> {

@@ -110,22 +110,11 @@ impl ChunkKeys {
 
     /// Appends the key of a position inside the grid and below 2⁶³.
     pub(crate) fn write(&mut self, position: u64, out: &mut Vec<u8>) {
-        self.move_to(position);
-        out.extend_from_slice(&self.prefix);
-        for (axis, coordinate) in self.coordinates.iter().enumerate() {
-            if axis > 0 {
-                out.push(self.separator);
-            }
-            number(*coordinate, out);
-        }
-    }
-
-    /// Moves the coordinates to a position, carrying the difference from the fastest axis upwards.
-    fn move_to(&mut self, position: u64) {
         if position < self.last {
             self.coordinates.fill(0);
             self.last = 0;
         }
+        // The difference from the last position is carried from the fastest axis upwards.
         let mut carry = position - self.last;
         for (coordinate, count) in self.coordinates.iter_mut().zip(&self.counts).rev() {
             let sum = *coordinate + carry;
@@ -136,6 +125,13 @@ impl ChunkKeys {
             (*coordinate, carry) = (sum % count, sum / count);
         }
         self.last = position;
+        out.extend_from_slice(&self.prefix);
+        for (axis, coordinate) in self.coordinates.iter().enumerate() {
+            if axis > 0 {
+                out.push(self.separator);
+            }
+            number(*coordinate, out);
+        }
     }
 }
 
@@ -165,28 +161,22 @@ impl<'a> RefsWriter<'a> {
 
     /// Writes an entry whose value is text.
     pub(crate) fn text(&mut self, key: &str, text: &str) -> io::Result<()> {
-        self.next()?;
-        escape(key, &mut self.buffer);
-        self.buffer.push(b':');
-        escape(text, &mut self.buffer);
+        let buffer = self.entry()?;
+        escape(key, buffer);
+        buffer.push(b':');
+        escape(text, buffer);
         Ok(())
     }
 
-    /// Starts an entry and returns the buffer to write it to.
+    /// Starts an entry and returns the buffer to write it to. A full buffer is written out first.
     pub(crate) fn entry(&mut self) -> io::Result<&mut Vec<u8>> {
-        self.next()?;
-        Ok(&mut self.buffer)
-    }
-
-    /// Writes the buffer out if it is full, then appends the separator of the next entry.
-    fn next(&mut self) -> io::Result<()> {
         if self.buffer.len() >= FULL {
             self.out.write_all(&self.buffer)?;
             self.buffer.clear();
         }
         self.buffer.extend_from_slice(if self.first { b"\n" } else { b",\n" });
         self.first = false;
-        Ok(())
+        Ok(&mut self.buffer)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Consolidated metadata: the documents of all nodes in one.
 
 use serde_json::{Map, Value, json};
-use virtualize_zarr::{Array, Group, Hierarchy, MetadataError, Node, ZarrFormat, node::join};
+use virtualize_zarr::{Group, Hierarchy, MetadataError, Node, ZarrFormat, node::join};
 
 use super::{EmitError, is_valid_name};
 
@@ -55,7 +55,18 @@ fn children(path: &str, group: &Group, format: ZarrFormat, out: &mut Documents) 
                 push_group(&format!("{path}/"), group, format, out);
                 children(&path, group, format, out)?;
             }
-            Node::Array(array) => push_array(&path, name, array, format, out)?,
+            Node::Array(array) => {
+                let wrong = |error: MetadataError| EmitError::array(&path, error);
+                match format {
+                    ZarrFormat::V2 => {
+                        out.push((format!("{path}/.zarray"), array.to_zarray().map_err(wrong)?));
+                        out.push((format!("{path}/.zattrs"), array.to_zattrs(name)));
+                    }
+                    ZarrFormat::V3 => {
+                        out.push((format!("{path}/zarr.json"), array.to_zarr_json(name).map_err(wrong)?));
+                    }
+                }
+            }
         }
     }
     Ok(())
@@ -69,22 +80,4 @@ fn push_group(prefix: &str, group: &Group, format: ZarrFormat, out: &mut Documen
         }
         ZarrFormat::V3 => out.push((format!("{prefix}zarr.json"), group.to_zarr_json())),
     }
-}
-
-fn push_array(
-    path: &str,
-    name: &str,
-    array: &Array,
-    format: ZarrFormat,
-    out: &mut Documents,
-) -> Result<(), EmitError> {
-    let wrong = |error: MetadataError| EmitError::array(path, error);
-    match format {
-        ZarrFormat::V2 => {
-            out.push((format!("{path}/.zarray"), array.to_zarray().map_err(wrong)?));
-            out.push((format!("{path}/.zattrs"), array.to_zattrs(name)));
-        }
-        ZarrFormat::V3 => out.push((format!("{path}/zarr.json"), array.to_zarr_json(name).map_err(wrong)?)),
-    }
-    Ok(())
 }

@@ -84,22 +84,40 @@ pub(crate) fn write(
                 file = position / records.records;
             }
             table.pad(usize::try_from(position % records.records).unwrap_or(usize::MAX));
-            let problem = match chunk {
+            let (source, offset, length) = match chunk {
                 Chunk::Inline(bytes) => {
-                    table.push_inline(bytes);
+                    // Readers would decode bytes that start with `base64:`.
+                    let bytes = match bytes.starts_with(b"base64:") {
+                        true => Bytes::from(format!("base64:{}", BASE64_STANDARD.encode(bytes))),
+                        false => bytes.clone(),
+                    };
+                    let mut hasher = DefaultHasher::new();
+                    hasher.write(&bytes);
+                    table.distinct.insert(hasher.finish());
+                    table.raws.push(ByteArray::from(bytes));
+                    table.push((0, 1), 0, 0);
                     return Ok(ControlFlow::Continue(()));
                 }
+                Chunk::Reference { source, offset, length } => (source, *offset, *length),
+            };
+            let problem = match (i64::try_from(offset), i64::try_from(length)) {
                 // Readers would mistake it for a whole file.
-                Chunk::Reference { offset: 0, length: 0, .. } => format!(
+                (Ok(0), Ok(0)) => format!(
                     "chunk {position} is 0 bytes at offset 0, which means the whole file in Parquet; write JSON"
                 ),
-                Chunk::Reference { source, offset, length } => {
-                    if let (Ok(offset), Ok(size)) = (i64::try_from(*offset), i64::try_from(*length)) {
-                        table.push_place(&source.url, offset, size);
-                        return Ok(ControlFlow::Continue(()));
-                    }
-                    format!("offset or length of chunk {position} is 2^63 or more")
+                (Ok(offset), Ok(size)) => {
+                    let url = match table.paths.last() {
+                        Some(last) if last.data() == source.url.as_bytes() => last.clone(),
+                        _ => {
+                            table.runs += 1;
+                            ByteArray::from(source.url.as_str())
+                        }
+                    };
+                    table.paths.push(url);
+                    table.push((1, 0), offset, size);
+                    return Ok(ControlFlow::Continue(()));
                 }
+                _ => format!("offset or length of chunk {position} is 2^63 or more"),
             };
             Err(EmitError::array(&path, problem))
         })?;
@@ -222,36 +240,12 @@ impl Table {
         self.raw_levels.resize(rows, 0);
     }
 
-    /// Appends a chunk that is stored in a source.
-    fn push_place(&mut self, url: &str, offset: i64, size: i64) {
-        let url = match self.paths.last() {
-            Some(last) if last.data() == url.as_bytes() => last.clone(),
-            _ => {
-                self.runs += 1;
-                ByteArray::from(url)
-            }
-        };
-        self.path_levels.push(1);
-        self.paths.push(url);
+    /// Appends a row, given the definition levels of its path and its inline bytes.
+    fn push(&mut self, (path, raw): (i16, i16), offset: i64, size: i64) {
+        self.path_levels.push(path);
         self.offsets.push(offset);
         self.sizes.push(size);
-        self.raw_levels.push(0);
-    }
-
-    /// Appends an inline chunk. Bytes that start with `base64:` are encoded, since readers would decode them.
-    fn push_inline(&mut self, bytes: &Bytes) {
-        self.path_levels.push(0);
-        self.offsets.push(0);
-        self.sizes.push(0);
-        self.raw_levels.push(1);
-        let bytes = match bytes.starts_with(b"base64:") {
-            true => Bytes::from(format!("base64:{}", BASE64_STANDARD.encode(bytes))),
-            false => bytes.clone(),
-        };
-        let mut hasher = DefaultHasher::new();
-        hasher.write(&bytes);
-        self.distinct.insert(hasher.finish());
-        self.raws.push(ByteArray::from(bytes));
+        self.raw_levels.push(raw);
     }
 
     /// Writes the table as a Parquet file with one row group.
@@ -267,9 +261,24 @@ impl Table {
         };
         let numbers =
             |at, values| Column::<Int64Type> { described: described.column(at), values, levels: None };
-        texts(0, &self.paths, &self.path_levels).write(&self.path_spellings(), &mut rows)?;
+        // Plain text can be smaller than a dictionary if most urls are distinct. If a dictionary is required, a thorough
+        // search for common parts of the urls recovers some of the difference.
+        let many = self.runs > self.paths.len() / ROWS_PER_VALUE;
+        let others = match (many, self.paths.len() == self.path_levels.len()) {
+            (false, _) => &[],
+            (true, true) => PLAIN,
+            (true, false) => THOROUGH,
+        };
+        let spellings = [&[DICTIONARY], others].concat();
+        texts(0, &self.paths, &self.path_levels).write(&spellings, &mut rows)?;
         numbers(1, &self.offsets).write(PLAIN, &mut rows)?;
-        numbers(2, &self.sizes).write(&self.size_spellings(), &mut rows)?;
+        // A dictionary pays only if few sizes are distinct.
+        let most = self.sizes.len() / ROWS_PER_VALUE;
+        let mut seen = HashSet::new();
+        let few =
+            self.sizes.iter().all(|size| seen.contains(size) || (seen.insert(*size) && seen.len() <= most));
+        let spellings = [PLAIN, if few { &[DICTIONARY] } else { &[] }].concat();
+        numbers(2, &self.sizes).write(&spellings, &mut rows)?;
         // Only one encoding is tried, since inline chunks can be large.
         let spelling = Spelling { dictionary: self.distinct.len() < self.raws.len(), ..DICTIONARY };
         texts(3, &self.raws, &self.raw_levels).write(&[spelling], &mut rows)?;
@@ -277,28 +286,6 @@ impl Table {
         file.finish()?;
         io::Write::flush(file.inner_mut())?;
         Ok(())
-    }
-
-    /// Returns the encodings to try for `path`. Plain text can be smaller if most urls are distinct. If a dictionary
-    /// is required, a thorough search for common parts of the urls recovers some of the difference.
-    fn path_spellings(&self) -> Vec<Spelling> {
-        let many = self.runs > self.paths.len() / ROWS_PER_VALUE;
-        let all_there = self.paths.len() == self.path_levels.len();
-        let others = match (many, all_there) {
-            (false, _) => &[],
-            (true, true) => PLAIN,
-            (true, false) => THOROUGH,
-        };
-        [DICTIONARY].into_iter().chain(others.iter().copied()).collect()
-    }
-
-    /// Returns the encodings to try for `size`; a dictionary only if few sizes are distinct.
-    fn size_spellings(&self) -> Vec<Spelling> {
-        let most = self.sizes.len() / ROWS_PER_VALUE;
-        let mut seen = HashSet::new();
-        let few =
-            self.sizes.iter().all(|size| seen.contains(size) || (seen.insert(*size) && seen.len() <= most));
-        PLAIN.iter().copied().chain(few.then_some(DICTIONARY)).collect()
     }
 }
 
