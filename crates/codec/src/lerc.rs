@@ -7,7 +7,7 @@
 use lerc::{LercInfo, Sample};
 use virtualize_zarr::{Codec, DataType, Endian, FillValue};
 
-use crate::{CodecFailure, codecs::streams, corrupt, image::Header, parameters};
+use crate::{CodecFailure, bounded, codecs::streams, corrupt, image::Header, parameters, size};
 
 /// Bytes of a blob that its checksum does not cover: key, version and the checksum.
 const UNCHECKED: usize = 14;
@@ -187,7 +187,7 @@ fn decode_as<T: Sample>(
     let result = lerc::decode_into(bytes, &mut values).map_err(broken)?;
     let fail = || corrupt("lerc", "its blobs have other sizes than the chunk");
     let (pixels, samples) = layout.pixels().zip(usize::try_from(layout.samples).ok()).ok_or_else(fail)?;
-    let (depth, blobs) = (as_usize(result.depth), as_usize(result.bands));
+    let (depth, blobs) = (size(result.depth), size(result.bands));
     let masked = (!T::is_integer()).then(|| T::from_f64(f64::NAN));
     let mut out = Vec::with_capacity(pixels.saturating_mul(samples).saturating_mul(T::BYTES));
     for pixel in 0..pixels {
@@ -267,10 +267,6 @@ fn no_type(data_type: &DataType) -> CodecFailure {
     parameters("lerc", format!("no LERC type for {data_type}"))
 }
 
-fn as_usize(number: u32) -> usize {
-    usize::try_from(number).unwrap_or(usize::MAX)
-}
-
 fn broken(reason: impl ToString) -> CodecFailure {
     corrupt("lerc", reason)
 }
@@ -286,10 +282,8 @@ pub(crate) fn decode_image(bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecF
     let (_, data_type, _) = known.ok_or_else(|| broken("unknown type"))?;
     let (rows, columns, samples) = (info.height.into(), info.width.into(), info.depth.into());
     let layout = Layout { rows, columns, samples, has_alpha: false };
-    let size = layout.elements().and_then(|elements| elements.checked_mul(data_type.number_size()));
-    if size.and_then(|size| usize::try_from(size).ok()).is_none_or(|size| size > limit) {
-        return Err(CodecFailure::TooLong { codec: "lerc".to_owned(), limit });
-    }
+    let length = layout.elements().and_then(|elements| elements.checked_mul(data_type.number_size()));
+    bounded("lerc", length.map(size), limit)?;
     if head.is_plain(data_type, &layout)? {
         decode(bytes, data_type, &layout)
     } else {
@@ -307,12 +301,11 @@ pub(crate) fn decode_chunk(bytes: &[u8], codec: &Codec, limit: usize) -> Result<
     let known = TYPES.iter().find(|(_, _, name)| name == dtype);
     let (_, data_type, _) = known.ok_or_else(|| parameters("lerc", format!("numbers of type {dtype}")))?;
     let whole = Layout { rows: *rows, columns: *columns, samples: *samples, has_alpha: *has_alpha };
-    let size = whole.elements().and_then(|elements| elements.checked_mul(data_type.number_size()));
-    let size = size.and_then(|size| usize::try_from(size).ok()).filter(|size| *size <= limit);
-    let size = size.ok_or_else(|| CodecFailure::TooLong { codec: "lerc".to_owned(), limit })?;
+    let length = whole.elements().and_then(|elements| elements.checked_mul(data_type.number_size()));
+    let length = bounded("lerc", length.map(size), limit)?;
     let stored = Layout { rows: Head::parse(bytes)?.rows().min(*rows), ..whole };
     let mut values = decode(bytes, data_type, &stored)?;
-    values.resize(size, 0);
+    values.resize(length, 0);
     Ok(values)
 }
 

@@ -31,6 +31,8 @@ pub use chain::{decode, decode_exact, decode_up_to, decode_variable, encode};
 pub use codecs::fletcher32::is_swapped as has_swapped_checksum;
 pub use decoder::{Decoder, Scratch, decode_values, encode_values};
 
+use std::fmt::Display;
+
 use virtualize_zarr::ArithmeticError;
 
 /// Why a chunk could not be decoded or encoded.
@@ -81,6 +83,26 @@ pub enum CodecFailure {
 
 pub(crate) fn corrupt(codec: &'static str, reason: impl ToString) -> CodecFailure {
     CodecFailure::Corrupt { codec, reason: reason.to_string() }
+}
+
+/// Returns the error of a form of a codec that has no decoder.
+pub(crate) fn unsupported(codec: &'static str, form: impl Display) -> CodecFailure {
+    CodecFailure::NoDecoder(format!("{codec}: {form}"))
+}
+
+/// Returns the length of decoded bytes, which is at most `limit`. `None` is one above the address space.
+pub(crate) fn bounded(
+    codec: &'static str,
+    length: Option<usize>,
+    limit: usize,
+) -> Result<usize, CodecFailure> {
+    let length = length.filter(|length| *length <= limit);
+    length.ok_or_else(|| CodecFailure::TooLong { codec: codec.to_owned(), limit })
+}
+
+/// Converts a size. One that does not fit is larger than any limit.
+pub(crate) fn size(number: impl Into<u64>) -> usize {
+    usize::try_from(number.into()).unwrap_or(usize::MAX)
 }
 
 pub(crate) fn parameters(codec: &'static str, reason: impl ToString) -> CodecFailure {

@@ -5,7 +5,7 @@ use std::io::Cursor;
 
 use image_webp::{ColorType, WebPDecoder, WebPEncoder};
 
-use crate::{CodecFailure, corrupt};
+use crate::{CodecFailure, bounded, corrupt};
 
 const NAME: &str = "WebP";
 
@@ -48,8 +48,7 @@ pub fn with_rows(
 pub(crate) fn decode(bytes: &[u8], has_alpha: bool, limit: usize) -> Result<Vec<u8>, CodecFailure> {
     let broken = |error: &dyn ToString| corrupt(NAME, error.to_string());
     let mut decoder = WebPDecoder::new(Cursor::new(bytes)).map_err(|error| broken(&error))?;
-    let size = decoder.output_buffer_size().filter(|size| *size <= limit);
-    let size = size.ok_or_else(|| CodecFailure::TooLong { codec: NAME.to_owned(), limit })?;
+    let size = bounded(NAME, decoder.output_buffer_size(), limit)?;
     decoder.set_memory_limit(limit);
     let mut pixels = vec![0; size];
     decoder.read_image(&mut pixels).map_err(|error| broken(&error))?;

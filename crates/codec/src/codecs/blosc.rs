@@ -10,7 +10,7 @@
 //! A block is one stream, or one per byte of an element. Each stream starts with its stored size in 4 bytes.
 
 use super::{hdf5_bitshuffle, hdf5_lz4::lz4_block, lzf, shuffle, streams};
-use crate::{CodecFailure, corrupt};
+use crate::{CodecFailure, bounded, corrupt, size};
 
 const NAME: &str = "blosc";
 
@@ -34,7 +34,7 @@ struct Header {
 pub(super) fn decode(bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure> {
     let (header, _) = bytes.split_first_chunk::<16>().ok_or_else(cut_off)?;
     let [_, _, flags, element, a, b, c, d, e, f, g, h, stored @ ..] = *header;
-    let number = |bytes| usize::try_from(u32::from_le_bytes(bytes)).unwrap_or(usize::MAX);
+    let number = |bytes| size(u32::from_le_bytes(bytes));
     // What follows the stored size is not part of the chunk.
     let bytes = bytes.get(..number(stored)).ok_or_else(cut_off)?;
     let data = bytes.get(16..).ok_or_else(cut_off)?;
@@ -44,9 +44,7 @@ pub(super) fn decode(bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure
         size: number([a, b, c, d]),
         block: number([e, f, g, h]),
     };
-    if header.size > limit {
-        return Err(CodecFailure::TooLong { codec: NAME.to_owned(), limit });
-    }
+    bounded(NAME, Some(header.size), limit)?;
     if flags & COPIED != 0 {
         return data.get(..header.size).map(<[u8]>::to_vec).ok_or_else(cut_off);
     }
@@ -72,7 +70,7 @@ fn block(header: &Header, mut stored: &[u8], size: usize) -> Result<Vec<u8>, Cod
     let mut out = Vec::with_capacity(size);
     for _ in 0..streams {
         let (length, rest) = stored.split_first_chunk::<4>().ok_or_else(cut_off)?;
-        let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
+        let length = crate::size(u32::from_le_bytes(*length));
         let (stream, rest) = rest.split_at_checked(length).ok_or_else(cut_off)?;
         if length == size / streams {
             out.extend_from_slice(stream);

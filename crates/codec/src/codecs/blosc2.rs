@@ -9,9 +9,9 @@
 //! ```
 
 use crate::{
-    CodecFailure,
+    CodecFailure, bounded,
     codecs::{blosc, hdf5_bitshuffle, shuffle},
-    corrupt,
+    corrupt, unsupported,
 };
 
 const NAME: &str = "blosc2";
@@ -41,7 +41,7 @@ struct Header<'a> {
 
 impl<'a> Header<'a> {
     fn parse(frame: &'a [u8]) -> Result<Self, CodecFailure> {
-        let size = field::<4>(frame, 0x0b).map(u32::from_be_bytes).map(usize_of);
+        let size = field::<4>(frame, 0x0b).map(u32::from_be_bytes).map(crate::size);
         let bytes =
             size.filter(|size| *size >= FIXED).and_then(|size| frame.get(..size)).ok_or_else(cut_off)?;
         if bytes.get(2..10) != Some(b"b2frame\0") {
@@ -49,12 +49,12 @@ impl<'a> Header<'a> {
         }
         let [flags, kind] = field(bytes, 0x19).ok_or_else(cut_off)?;
         if flags & 0xf > 2 || flags >> 4 & 3 != 1 || flags & 0x40 != 0 || kind & 0x8f != 0 {
-            return Err(unsupported(&format!("frames with flags {flags:#x} and type {kind}")));
+            return Err(unsupported(NAME, format!("frames with flags {flags:#x} and type {kind}")));
         }
         let filters = bytes.get(0x47..).and_then(|filters| filters.get(..usize::from(*bytes.get(0x46)?)));
         pipeline(filters.filter(|filters| filters.len() <= 6).ok_or_else(cut_off)?)?;
         let long = |at| field::<8>(bytes, at).map(u64::from_be_bytes).and_then(|n| usize::try_from(n).ok());
-        let short = |at| field::<4>(bytes, at).map(u32::from_be_bytes).map(usize_of);
+        let short = |at| field::<4>(bytes, at).map(u32::from_be_bytes).map(crate::size);
         if long(0x10) != Some(frame.len()) {
             return Err(corrupt(NAME, format!("a frame of {} bytes with another length", frame.len())));
         }
@@ -120,7 +120,7 @@ fn offsets(header: &Header<'_>, body: &[u8], count: usize) -> Result<Vec<u64>, C
     let has_no_layers = field(trailer, 6) == Some([0xde, 0, 0]);
     let length = trailer.len().checked_sub(23).and_then(|at| field::<5>(trailer, at));
     let is_whole = length.is_some_and(|[kind, length @ ..]| {
-        kind == 0xce && usize_of(u32::from_be_bytes(length)) == trailer.len()
+        kind == 0xce && crate::size(u32::from_be_bytes(length)) == trailer.len()
     });
     if !has_no_layers || !is_whole {
         return Err(corrupt(NAME, "a trailer with another length, or with metalayers"));
@@ -152,16 +152,8 @@ fn field<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..)?.first_chunk().copied()
 }
 
-fn usize_of(number: u32) -> usize {
-    usize::try_from(number).unwrap_or(usize::MAX)
-}
-
 fn cut_off() -> CodecFailure {
     corrupt(NAME, "the frame is truncated")
-}
-
-fn unsupported(what: &str) -> CodecFailure {
-    CodecFailure::NoDecoder(format!("{NAME}: {what}"))
 }
 
 // Chunks of Blosc 2. Numbers are little-endian.
@@ -215,14 +207,14 @@ impl ChunkHeader {
     fn parse(bytes: &[u8]) -> Result<Self, CodecFailure> {
         let [version, _, flags, element] = field(bytes, 0).ok_or_else(cut_off)?;
         if !(3..=5).contains(&version) || flags & EXTENDED != EXTENDED {
-            return Err(unsupported(&format!("chunks of version {version} with flags {flags:#x}")));
+            return Err(unsupported(NAME, format!("chunks of version {version} with flags {flags:#x}")));
         }
-        let number = |at| field(bytes, at).map(u32::from_le_bytes).map(usize_of).ok_or_else(cut_off);
+        let number = |at| field(bytes, at).map(u32::from_le_bytes).map(crate::size).ok_or_else(cut_off);
         let filters: [u8; 6] = field(bytes, 16).ok_or_else(cut_off)?;
         let [reserved, more] = field(bytes, 30).ok_or_else(cut_off)?;
         let needs_none = flags >> 5 != 0 || flags & COPIED != 0;
         if more & UNKNOWN != 0 || reserved != 0 || more & DICTIONARY != 0 && needs_none {
-            return Err(unsupported(&format!("chunks with flags {reserved:#x} and {more:#x}")));
+            return Err(unsupported(NAME, format!("chunks with flags {reserved:#x} and {more:#x}")));
         }
         if element == 0 {
             return Err(corrupt(NAME, "elements of no bytes"));
@@ -231,7 +223,7 @@ impl ChunkHeader {
         let parameters: [u8; 6] = field(bytes, 24).ok_or_else(cut_off)?;
         if filters.iter().zip(parameters).any(|(filter, parameter)| matches!(filter, 1 | 2) && parameter != 0)
         {
-            return Err(unsupported(&format!("filters {filters:?} with parameters {parameters:?}")));
+            return Err(unsupported(NAME, format!("filters {filters:?} with parameters {parameters:?}")));
         }
         let (size, block) = (number(4)?, number(8)?);
         if size > 0 && !(1..=size).contains(&block) {
@@ -260,7 +252,7 @@ fn pipeline(numbers: &[u8]) -> Result<Vec<Filter>, CodecFailure> {
             2 => filters.push(Filter::BitShuffle),
             // Its reference is the start of the decoded chunk, which is known only where no filter comes before it.
             3 if filters.is_empty() => filters.push(Filter::Delta),
-            other => return Err(unsupported(&format!("filters {numbers:?}, of which {other}"))),
+            other => return Err(unsupported(NAME, format!("filters {numbers:?}, of which {other}"))),
         }
     }
     Ok(filters)
@@ -285,7 +277,7 @@ impl Special {
             2 => Self::NaN,
             3 => Self::Value,
             4 => return Err(corrupt(NAME, "a chunk without values")),
-            other => return Err(unsupported(&format!("special values {other}"))),
+            other => return Err(unsupported(NAME, format!("special values {other}"))),
         })
     }
 
@@ -308,9 +300,7 @@ impl Special {
 /// Decodes the chunk at the start of `bytes` to at most `limit` bytes.
 fn decode_chunk(bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure> {
     let header = ChunkHeader::parse(bytes)?;
-    if header.size > limit {
-        return Err(CodecFailure::TooLong { codec: NAME.to_owned(), limit });
-    }
+    bounded(NAME, Some(header.size), limit)?;
     let bytes = bytes.get(..header.stored).ok_or_else(cut_off)?;
     let data = bytes.get(HEADER..).ok_or_else(cut_off)?;
     if header.special != Special::No {
@@ -323,7 +313,7 @@ fn decode_chunk(bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure> {
         return Err(corrupt(NAME, "blocks of no bytes"));
     }
     let mut out = Vec::with_capacity(header.size.min(bytes.len().saturating_mul(255)));
-    let starts = data.as_chunks::<4>().0.iter().map(|start| usize_of(u32::from_le_bytes(*start)));
+    let starts = data.as_chunks::<4>().0.iter().map(|start| crate::size(u32::from_le_bytes(*start)));
     for start in starts.take(header.size.div_ceil(header.block.max(1))) {
         let stored = bytes.get(start..).ok_or_else(cut_off)?;
         let size = header.block.min(header.size - out.len());
@@ -370,14 +360,14 @@ fn stream<'a>(
         out.resize(out.len() + size, byte);
         return Ok(rest);
     }
-    let length = usize::try_from(length).unwrap_or(usize::MAX);
+    let length = crate::size(length.unsigned_abs());
     let (stream, rest) = bytes.split_at_checked(length).ok_or_else(cut_off)?;
     if length == size {
         out.extend_from_slice(stream);
     } else {
         let format = header.flags >> 5;
         if format > 4 {
-            return Err(unsupported(&format!("compressor {format}")));
+            return Err(unsupported(NAME, format!("compressor {format}")));
         }
         out.extend(blosc::decompress(format, stream, size)?);
     }
@@ -437,7 +427,7 @@ struct Layer {
 fn layer(header: &[u8], offset: usize) -> Result<&[u8], CodecFailure> {
     let rest = header.get(offset..).and_then(<[u8]>::split_first_chunk::<5>);
     let ([marker, length @ ..], rest) = rest.ok_or_else(cut_off)?;
-    let content = rest.get(..usize_of(u32::from_be_bytes(*length)));
+    let content = rest.get(..crate::size(u32::from_be_bytes(*length)));
     content.filter(|_| *marker == 0xc6).ok_or_else(|| corrupt(NAME, "a metalayer without content"))
 }
 
@@ -458,7 +448,7 @@ impl Layer {
             if marker & 0xe0 != 0xa0 || *kind != 0xd2 {
                 return Err(corrupt(NAME, "a metalayer without a name or an offset"));
             }
-            let content = layer(header, usize_of(u32::from_be_bytes(*offset)))?;
+            let content = layer(header, crate::size(u32::from_be_bytes(*offset)))?;
             if name == b"b2nd" {
                 return Self::parse(content).map(Some);
             }
@@ -471,17 +461,17 @@ impl Layer {
         let [_, version, axes] = field(content, 0).ok_or_else(cut_off)?;
         let axes = usize::from(axes);
         if version > 1 || !(1..=MAX_AXES).contains(&axes) {
-            return Err(unsupported(&format!("{axes} axes in version {version} of the layer")));
+            return Err(unsupported(NAME, format!("{axes} axes in version {version} of the layer")));
         }
         let mut rest = content.get(3..).unwrap_or_default();
         let shape = take_list::<8>(&mut rest, axes, |n| usize::try_from(u64::from_be_bytes(n)).ok());
-        let chunk = take_list::<4>(&mut rest, axes, |n| Some(usize_of(u32::from_be_bytes(n))));
-        let block = take_list::<4>(&mut rest, axes, |n| Some(usize_of(u32::from_be_bytes(n))));
+        let chunk = take_list::<4>(&mut rest, axes, |n| Some(crate::size(u32::from_be_bytes(n))));
+        let block = take_list::<4>(&mut rest, axes, |n| Some(crate::size(u32::from_be_bytes(n))));
         let (Some(shape), Some(chunk), Some(block)) = (shape, chunk, block) else { return Err(cut_off()) };
         // A type may follow: its kind and, as MessagePack's str32, its name.
         if !rest.is_empty() {
             let [_, marker, length @ ..] = field::<6>(rest, 0).ok_or_else(cut_off)?;
-            let name = rest.get(6..).and_then(|rest| rest.get(..usize_of(u32::from_be_bytes(length))));
+            let name = rest.get(6..).and_then(|rest| rest.get(..crate::size(u32::from_be_bytes(length))));
             if marker != 0xdb || name.is_none() {
                 return Err(corrupt(NAME, "a type without a name"));
             }
@@ -506,9 +496,7 @@ impl Layer {
     /// Returns the elements of the array in C order, given those of the chunks.
     fn arrange(&self, chunks: &[u8], element: usize, limit: usize) -> Result<Vec<u8>, CodecFailure> {
         let total = self.shape.iter().try_fold(element, |bytes, n| bytes.checked_mul(*n));
-        let total = total.filter(|total| *total <= limit);
-        let total = total.ok_or_else(|| CodecFailure::TooLong { codec: NAME.to_owned(), limit })?;
-        let mut out = vec![0; total];
+        let mut out = vec![0; bounded(NAME, total, limit)?];
         let chunk_grid: Vec<usize> =
             self.shape.iter().zip(&self.chunk).map(|(n, chunk)| n.div_ceil(*chunk)).collect();
         let block_grid: Vec<usize> =

@@ -16,7 +16,7 @@ use super::{
     hdf5_lz4::{lz4_block, take_block, take_sizes, truncated},
     streams,
 };
-use crate::{CodecFailure, corrupt, parameters};
+use crate::{CodecFailure, bounded, corrupt, parameters};
 
 const NAME: &str = "bitshuffle";
 
@@ -34,10 +34,7 @@ pub(super) fn decode(bytes: &[u8], client_data: &[u32], limit: usize) -> Result<
     let block = if block == 0 { (8192 / size / 8 * 8).max(128) } else { block };
     match compression {
         0 => {
-            if bytes.len() > limit {
-                return Err(CodecFailure::TooLong { codec: NAME.to_owned(), limit });
-            }
-            check_length(bytes.len(), size)?;
+            check_length(bounded(NAME, Some(bytes.len()), limit)?, size)?;
             // Blocks without compression have no sizes.
             Ok(bytes.chunks(block.saturating_mul(size)).flat_map(|part| unshuffle(part, size)).collect())
         }

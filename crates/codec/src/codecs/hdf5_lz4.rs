@@ -7,7 +7,7 @@
 //! for each block: 4 stored size, then as many bytes; a block whose stored and decoded size are equal is not compressed
 //! ```
 
-use crate::{CodecFailure, corrupt};
+use crate::{CodecFailure, bounded, corrupt, size};
 
 const NAME: &str = "HDF5 LZ4";
 
@@ -49,11 +49,8 @@ pub(super) fn take_sizes<'a>(
 ) -> Result<(usize, usize, &'a [u8]), CodecFailure> {
     let (total, rest) = bytes.split_first_chunk::<8>().ok_or_else(|| truncated(codec))?;
     let (block, rest) = rest.split_first_chunk::<4>().ok_or_else(|| truncated(codec))?;
-    let total = usize::try_from(u64::from_be_bytes(*total)).unwrap_or(usize::MAX);
-    if total > limit {
-        return Err(CodecFailure::TooLong { codec: codec.to_owned(), limit });
-    }
-    Ok((total, usize::try_from(u32::from_be_bytes(*block)).unwrap_or(usize::MAX), rest))
+    let total = bounded(codec, Some(size(u64::from_be_bytes(*total))), limit)?;
+    Ok((total, size(u32::from_be_bytes(*block)), rest))
 }
 
 /// Returns the error of a chunk that ends too early.

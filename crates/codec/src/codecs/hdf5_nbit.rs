@@ -4,7 +4,7 @@
 use virtualize_bytes::BitReader;
 use virtualize_zarr::{Endian, FilterParameters, Nbit, NbitType};
 
-use crate::{CodecFailure, corrupt, parameters};
+use crate::{CodecFailure, bounded, corrupt, parameters};
 
 const NAME: &str = "nbit";
 
@@ -17,10 +17,7 @@ pub(super) fn decode(bytes: &[u8], client_data: &[u32], limit: usize) -> Result<
     let Nbit { elements, r#type } = Nbit::from_client_data(client_data)
         .ok_or_else(|| parameters(NAME, "client data that describe no type"))?;
     let size = size_of(&r#type);
-    let total = usize::try_from(elements).ok().and_then(|elements| elements.checked_mul(size));
-    let total = total.filter(|total| *total <= limit);
-    let total = total.ok_or_else(|| CodecFailure::TooLong { codec: NAME.to_owned(), limit })?;
-    let mut out = vec![0; total];
+    let mut out = vec![0; bounded(NAME, crate::size(elements).checked_mul(size), limit)?];
     let mut reader = BitReader::new(bytes);
     for target in out.chunks_exact_mut(size) {
         read(&r#type, &mut reader, target).ok_or_else(|| corrupt(NAME, "the chunk is truncated"))?;
@@ -29,7 +26,7 @@ pub(super) fn decode(bytes: &[u8], client_data: &[u32], limit: usize) -> Result<
 }
 
 fn size_of(r#type: &NbitType) -> usize {
-    usize::try_from(r#type.size()).unwrap_or(usize::MAX)
+    crate::size(r#type.size())
 }
 
 fn read(r#type: &NbitType, reader: &mut BitReader<'_>, target: &mut [u8]) -> Option<()> {

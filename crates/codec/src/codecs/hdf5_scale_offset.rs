@@ -13,7 +13,7 @@ use virtualize_bytes::BitReader;
 use virtualize_zarr::{Endian, FilterParameters, ScaleOffset};
 
 use super::numbers::{number, push_number};
-use crate::{CodecFailure, corrupt, parameters};
+use crate::{CodecFailure, bounded, corrupt, parameters};
 
 const NAME: &str = "scale-offset";
 
@@ -26,8 +26,7 @@ pub(super) fn decode(bytes: &[u8], client_data: &[u32], limit: usize) -> Result<
     let parameters = ScaleOffset::from_client_data(client_data).ok_or_else(wrong)?;
     let [size, elements] = [parameters.size, parameters.elements].map(usize::try_from);
     let (size, elements) = (size.map_err(|_| wrong())?, elements.map_err(|_| wrong())?);
-    let total = elements.checked_mul(size).filter(|total| *total <= limit);
-    let total = total.ok_or_else(|| CodecFailure::TooLong { codec: NAME.to_owned(), limit })?;
+    let total = bounded(NAME, elements.checked_mul(size), limit)?;
     let cut_off = || corrupt(NAME, "the chunk is truncated");
     let (bits, rest) = bytes.split_first_chunk::<4>().ok_or_else(cut_off)?;
     let (minimum_size, rest) = rest.split_first().ok_or_else(cut_off)?;

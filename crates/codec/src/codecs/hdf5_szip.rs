@@ -6,7 +6,7 @@
 use virtualize_bytes::{BitReader, BitWriter};
 
 use super::shuffle;
-use crate::{CodecFailure, corrupt, parameters};
+use crate::{CodecFailure, bounded, corrupt, parameters};
 
 const NAME: &str = "szip";
 
@@ -80,10 +80,7 @@ impl Szip {
 pub(super) fn decode(bytes: &[u8], client_data: &[u32], limit: usize) -> Result<Vec<u8>, CodecFailure> {
     let szip = Szip::new(client_data)?;
     let (size, stream) = bytes.split_first_chunk::<4>().ok_or_else(cut_off)?;
-    let size = usize::try_from(u32::from_le_bytes(*size)).unwrap_or(usize::MAX);
-    if size > limit {
-        return Err(CodecFailure::TooLong { codec: NAME.to_owned(), limit });
-    }
+    let size = bounded(NAME, Some(crate::size(u32::from_le_bytes(*size))), limit)?;
     let wanted = size / szip.sample_bytes();
     let mut reader = BitReader::new(stream);
     let mut out = Vec::with_capacity(size);

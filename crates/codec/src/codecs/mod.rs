@@ -24,7 +24,7 @@ pub(crate) mod streams;
 use virtualize_zarr::Codec;
 
 use self::predictor::Layout;
-use crate::{CodecFailure, parameters};
+use crate::{CodecFailure, bounded, parameters};
 
 /// Decodes stored bytes by one codec to at most `limit` bytes; `None` means that they stay as they are.
 ///
@@ -95,8 +95,7 @@ pub(crate) fn decode(codec: &Codec, bytes: &[u8], limit: usize) -> Result<Option
         Codec::Image { name, configuration } => crate::image::decode(name, configuration, bytes, limit),
         // Chunks of exactly `size` bytes are stored unchanged.
         Codec::Optional { size, codecs } => {
-            let size = usize::try_from(*size).ok().filter(|size| *size <= limit);
-            let size = size.ok_or_else(|| CodecFailure::TooLong { codec: "optional".to_owned(), limit })?;
+            let size = bounded("optional", Some(crate::size(*size)), limit)?;
             if bytes.len() == size { Ok(bytes.to_vec()) } else { crate::decode(codecs, bytes, size) }
         }
         #[cfg(feature = "rare")]

@@ -4,7 +4,7 @@
 use virtualize_bytes::{BitReader, BitWriter};
 use virtualize_zarr::{Endian, StoredInteger};
 
-use crate::{CodecFailure, corrupt, parameters};
+use crate::{CodecFailure, bounded, corrupt, parameters};
 
 /// Returns the unsigned number of some bytes.
 pub(super) fn number(bytes: &[u8], is_big: bool) -> u128 {
@@ -62,10 +62,8 @@ impl Integers {
             let found = format!("{} bytes of numbers of {}", bytes.len(), self.stored_size);
             return Err(corrupt("integers", found));
         }
-        if bytes.len() / self.stored_size > limit / self.size {
-            return Err(CodecFailure::TooLong { codec: "integers".to_owned(), limit });
-        }
-        let mut out = Vec::with_capacity(bytes.len() / self.stored_size * self.size);
+        let length = (bytes.len() / self.stored_size).checked_mul(self.size);
+        let mut out = Vec::with_capacity(bounded("integers", length, limit)?);
         for stored in bytes.chunks_exact(self.stored_size) {
             push_number(self.value(stored), self.size, self.is_big, &mut out);
         }
@@ -172,10 +170,7 @@ impl<'a> Complex<'a> {
         if !bytes.len().is_multiple_of(self.size) {
             return Err(corrupt(COMPLEX, format!("{} bytes of numbers of {}", bytes.len(), self.size)));
         }
-        if bytes.len() > limit / 2 {
-            return Err(CodecFailure::TooLong { codec: COMPLEX.to_owned(), limit });
-        }
-        let mut out = Vec::with_capacity(bytes.len().saturating_mul(2));
+        let mut out = Vec::with_capacity(bounded(COMPLEX, bytes.len().checked_mul(2), limit)?);
         bytes.chunks_exact(self.size).for_each(|part| self.push_float(part, &mut out));
         Ok(out)
     }

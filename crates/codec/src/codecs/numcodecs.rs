@@ -4,16 +4,12 @@
 use crc_fast::CrcAlgorithm::{Crc32Iscsi, Crc32IsoHdlc};
 
 use super::hdf5_lz4::lz4_block;
-use crate::{CodecFailure, corrupt, parameters};
+use crate::{CodecFailure, bounded, corrupt, parameters, size};
 
 /// Decodes `lz4`: the decoded size as 4 little-endian bytes, then a block.
 pub(super) fn decode_lz4(bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure> {
-    let (size, block) = bytes.split_first_chunk::<4>().ok_or_else(|| corrupt("lz4", "too few bytes"))?;
-    let size = usize::try_from(u32::from_le_bytes(*size)).unwrap_or(usize::MAX);
-    if size > limit {
-        return Err(CodecFailure::TooLong { codec: "lz4".to_owned(), limit });
-    }
-    lz4_block("lz4", block, size)
+    let (length, block) = bytes.split_first_chunk::<4>().ok_or_else(|| corrupt("lz4", "too few bytes"))?;
+    lz4_block("lz4", block, bounded("lz4", Some(size(u32::from_le_bytes(*length))), limit)?)
 }
 
 pub(super) fn encode_lz4(bytes: &[u8]) -> Result<Vec<u8>, CodecFailure> {
@@ -67,9 +63,7 @@ pub(super) fn decode_bools(bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecF
     let (padding, packed) = bytes.split_first().ok_or_else(|| corrupt("packbits", "no bytes"))?;
     let bits = packed.len().saturating_mul(8).checked_sub(usize::from(*padding));
     let bits = bits.filter(|_| *padding < 8).ok_or_else(|| corrupt("packbits", "too few bits"))?;
-    if bits > limit {
-        return Err(CodecFailure::TooLong { codec: "packbits".to_owned(), limit });
-    }
+    let bits = bounded("packbits", Some(bits), limit)?;
     let bools = packed.iter().flat_map(|byte| (0..8).rev().map(move |bit| (byte >> bit) & 1));
     Ok(bools.take(bits).collect())
 }
@@ -91,12 +85,9 @@ pub(super) fn decode_scaled(
     if !bytes.len().is_multiple_of(from) {
         return Err(corrupt(NAME, format!("{} bytes of numbers of {from}", bytes.len())));
     }
-    if bytes.len() / from > limit / to {
-        return Err(CodecFailure::TooLong { codec: NAME.to_owned(), limit });
-    }
     let is_big = |dtype: &str| dtype.starts_with('>');
     let kind = astype.get(1..).unwrap_or_default();
-    let mut out = Vec::with_capacity(bytes.len() / from * to);
+    let mut out = Vec::with_capacity(bounded(NAME, (bytes.len() / from).checked_mul(to), limit)?);
     for element in bytes.chunks_exact(from) {
         let mut little = [0; 8];
         let target = little.get_mut(..from).ok_or_else(wrong)?;

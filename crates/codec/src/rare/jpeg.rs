@@ -5,10 +5,9 @@ use virtualize_zarr::{OldJpeg, OldJpegStream};
 
 use super::{
     baseline_jpeg::{self, Plane, Segments, Stream, of_tables},
-    size,
     tiff::{Blocks, decode_ycbcr},
 };
-use crate::{CodecFailure, corrupt};
+use crate::{CodecFailure, bounded, corrupt, size};
 
 const NAME: &str = "JPEG";
 /// Fraction bits of products.
@@ -67,9 +66,7 @@ fn pixels(
     let (width, count) = (stream.width, stream.components.len());
     let height = rows.unwrap_or(stream.height);
     let length = width.checked_mul(height).and_then(|pixels| pixels.checked_mul(count));
-    let length = length
-        .filter(|length| *length <= limit)
-        .ok_or_else(|| CodecFailure::TooLong { codec: NAME.to_owned(), limit })?;
+    let length = bounded(NAME, length, limit)?;
     let planes = baseline_jpeg::decode(stream, rows.is_none())?;
     let [first, others @ ..] = planes.as_slice() else { return Err(corrupt(NAME, "no components")) };
     if becomes_rgb && count != 3 {
@@ -167,9 +164,7 @@ pub(super) fn decode_old(bytes: &[u8], image: &OldJpeg, limit: usize) -> Result<
     let stream = find(bytes, image)?;
     let pixels = size(image.width).checked_mul(size(image.height));
     let length = pixels.and_then(|pixels| pixels.checked_mul(stream.components.len()));
-    if length.is_none_or(|length| length > limit) {
-        return Err(CodecFailure::TooLong { codec: OLD.to_owned(), limit });
-    }
+    bounded(OLD, length, limit)?;
     let planes = baseline_jpeg::decode(&stream, false)?;
     match planes.as_slice() {
         [gray] if (gray.horizontal, gray.vertical) == (1, 1) => {

@@ -7,7 +7,7 @@
 //! after SOS the bits of the scan; EOI
 //! ```
 
-use crate::{CodecFailure, corrupt};
+use crate::{CodecFailure, bounded, corrupt, unsupported};
 
 const NAME: &str = "jpegls";
 
@@ -105,20 +105,18 @@ impl State {
         match marker {
             SOF55 if self.frame.is_none() => {
                 let frame = Frame::parse(segment)?;
-                if frame.bytes().is_none_or(|bytes| bytes > limit) {
-                    return Err(CodecFailure::TooLong { codec: NAME.to_owned(), limit });
-                }
+                bounded(NAME, frame.bytes(), limit)?;
                 self.frame = Some(frame);
             }
             LSE => self.preset = Preset::parse(segment)?,
             DRI => self.restart_rows = restart_rows(segment)?,
             // Colours transformed by HP's software.
             APP8 if segment.starts_with(b"mrfx") && segment.get(4) != Some(&0) => {
-                return Err(unsupported("colour transformation"));
+                return Err(unsupported(NAME, "colour transformation"));
             }
             // Applications' data and comments.
             0xe0..=0xef | 0xfe => {}
-            other => return Err(unsupported(&format!("marker {other:#x}"))),
+            other => return Err(unsupported(NAME, format!("marker {other:#x}"))),
         }
         Ok(())
     }
@@ -132,7 +130,7 @@ impl State {
         let [near, interleave, transform] = *rest.first_chunk().ok_or_else(cut_off)?;
         let uses_table = ids.iter().skip(1).step_by(2).any(|table| *table != 0);
         if uses_table || transform != 0 {
-            return Err(unsupported("mapping tables and point transforms"));
+            return Err(unsupported(NAME, "mapping tables and point transforms"));
         }
         let interleave = Interleave::parse(interleave, count)?;
         if self.planes.len() + count > frame.components {
@@ -180,10 +178,6 @@ fn restart_rows(segment: &[u8]) -> Result<usize, CodecFailure> {
 
 fn cut_off() -> CodecFailure {
     corrupt(NAME, "the image is truncated")
-}
-
-fn unsupported(what: &str) -> CodecFailure {
-    CodecFailure::NoDecoder(format!("{NAME}: {what}"))
 }
 
 // The bits of a scan, most significant first (T.87, annex A.1 and C.2.1). After a byte of 0xff only 7 bits of the next byte
@@ -288,7 +282,7 @@ impl Preset {
     fn parse(segment: &[u8]) -> Result<Self, CodecFailure> {
         let (kind, rest) = segment.split_first().ok_or_else(cut_off)?;
         if *kind != 1 {
-            return Err(unsupported(&format!("preset parameters of type {kind}")));
+            return Err(unsupported(NAME, format!("preset parameters of type {kind}")));
         }
         let mut numbers = rest.as_chunks::<2>().0.iter().map(|number| i32::from(u16::from_be_bytes(*number)));
         let mut next = || numbers.next().ok_or_else(cut_off);

@@ -17,11 +17,6 @@ use virtualize_zarr::{Codec, TiffScheme};
 
 use crate::CodecFailure;
 
-/// Converts a size. One that does not fit is larger than any limit.
-fn size(number: u64) -> usize {
-    usize::try_from(number).unwrap_or(usize::MAX)
-}
-
 /// Decodes the bytes of one codec to at most `limit` bytes.
 ///
 /// # Errors

@@ -10,7 +10,7 @@
 //! quantized coefficients, plus corrections of outliers, plus the mean. The operations are those of the C++ library in the
 //! same order, so that values are those of the original decoder, bit by bit.
 
-use crate::{CodecFailure, corrupt, parameters};
+use crate::{CodecFailure, bounded, corrupt, parameters};
 
 const NAME: &str = "sperr";
 
@@ -55,8 +55,7 @@ pub(super) fn decode(
     limit: usize,
 ) -> Result<Vec<u8>, CodecFailure> {
     let shape = Shape::new(shape).ok_or_else(|| parameters(NAME, format!("chunks of shape {shape:?}")))?;
-    let size = shape.elements().and_then(|count| count.checked_mul(width)).filter(|size| *size <= limit);
-    let size = size.ok_or_else(|| CodecFailure::TooLong { codec: NAME.to_owned(), limit })?;
+    let size = bounded(NAME, shape.elements().and_then(|count| count.checked_mul(width)), limit)?;
     let (missing, stream) = match has_mode {
         true => Missing::parse(bytes, width, size / width)?,
         false => (Missing::default(), bytes),

@@ -16,7 +16,7 @@ use super::sz3::{
     huffman::{Reader, Tree},
     number::Number,
 };
-use crate::{CodecFailure, codecs::streams, corrupt, parameters};
+use crate::{CodecFailure, bounded, codecs::streams, corrupt, parameters, unsupported};
 
 const NAME: &str = "sz";
 
@@ -97,17 +97,16 @@ pub(super) fn decode(
 }
 
 fn chunk<T: Real>(bytes: &[u8], shape: &[usize], limit: usize) -> Result<Vec<u8>, CodecFailure> {
-    let count = shape.iter().try_fold(1_usize, |count, size| count.checked_mul(*size));
-    let count = count.filter(|count| count.checked_mul(T::SIZE).is_some_and(|size| size <= limit));
-    let count = count.ok_or_else(|| CodecFailure::TooLong { codec: NAME.to_owned(), limit })?;
+    let length = shape.iter().try_fold(T::SIZE, |length, size| length.checked_mul(*size));
+    let length = bounded(NAME, length, limit)?;
     let most = limit.saturating_mul(EXPANSION).saturating_add(SLACK);
     let flat = match bytes {
         [0x28, 0xb5, 0x2f, 0xfd, ..] => streams::decode_zstd(bytes, most)?,
         [0x78, 0x01 | 0x5e | 0x9c | 0xda, ..] => streams::decode_zlib(bytes, most)?,
         _ => bytes.to_vec(),
     };
-    let values = values::<T>(Reader::new(&flat), shape, count)?;
-    let mut out = Vec::with_capacity(count * T::SIZE);
+    let values = values::<T>(Reader::new(&flat), shape, length / T::SIZE)?;
+    let mut out = Vec::with_capacity(length);
     values.into_iter().for_each(|value| value.push_le_bytes(&mut out));
     Ok(out)
 }
@@ -123,7 +122,7 @@ fn values<T: Real>(mut reader: Reader<'_>, shape: &[usize], count: usize) -> Res
         return Err(corrupt(NAME, format!("{stored} values, expected {count}")));
     }
     if flags & LIMITED != 0 {
-        return Err(unsupported("values limited to a range"));
+        return Err(unsupported(NAME, "values limited to a range"));
     }
     if flags & LOSSLESS != 0 {
         return (0..count).map(|_| T::read(&mut reader)).collect();
@@ -132,12 +131,12 @@ fn values<T: Real>(mut reader: Reader<'_>, shape: &[usize], count: usize) -> Res
         return Ok(vec![T::read(&mut reader)?; count]);
     }
     if flags & RELATIVE != 0 || method != Some(ORDINARY) {
-        return Err(unsupported("errors relative to each value, and transposed values"));
+        return Err(unsupported(NAME, "errors relative to each value, and transposed values"));
     }
     match (flags & BLOCKS != 0, shape.len()) {
         (true, 2..) => decode_blocks(reader, shape, count),
         (false, 1) => decode_series(reader, flags, count),
-        (_, axes) => Err(unsupported(&format!("arrays of {axes} axes with flags {flags:#x}"))),
+        (_, axes) => Err(unsupported(NAME, format!("arrays of {axes} axes with flags {flags:#x}"))),
     }
 }
 
@@ -151,10 +150,6 @@ fn size(reader: &mut Reader<'_>, flags: u8) -> Result<usize, CodecFailure> {
 
 fn cut_off() -> CodecFailure {
     corrupt(NAME, "the chunk is truncated or damaged")
-}
-
-fn unsupported(what: &str) -> CodecFailure {
-    CodecFailure::NoDecoder(format!("{NAME}: {what}"))
 }
 
 // Images and volumes, predicted block by block from neighbours or by a linear function
@@ -202,7 +197,7 @@ impl<T: Real> Coefficient<T> {
         let stored = usize::try_from(u64::from_be_bytes(reader.array()?)).map_err(|_| cut_off())?;
         let codes = tree.decode(reader.bytes(stored)?, count, 0)?.into_iter();
         let exact = reader.big_endian()?;
-        let exact = little_endian(reader, exact)?;
+        let exact = reader.values(exact)?;
         Ok(Self { quantizer: Quantizer { bound, radius, exact }, codes, value: T::default() })
     }
 
@@ -217,15 +212,6 @@ impl<T: Real> Coefficient<T> {
 fn tree(reader: &mut Reader<'_>) -> Result<Tree, CodecFailure> {
     let (stored, nodes) = (reader.big_endian()?, reader.big_endian()?);
     Tree::parse(&mut Reader::new(reader.bytes(stored)?), nodes)
-}
-
-fn little_endian<T: Real>(
-    reader: &mut Reader<'_>,
-    count: usize,
-) -> Result<std::vec::IntoIter<T>, CodecFailure> {
-    let bytes = reader.bytes(count.checked_mul(T::SIZE).ok_or_else(cut_off)?)?;
-    let values: Option<Vec<T>> = bytes.chunks_exact(T::SIZE).map(T::from_le_slice).collect();
-    Ok(values.ok_or_else(cut_off)?.into_iter())
 }
 
 struct Decoder<T> {
@@ -251,7 +237,7 @@ fn decode_blocks<T: Real>(
     let (bound, bins) = (T::read(&mut reader)?, reader.i32_be()?);
     let tree = tree(&mut reader)?;
     let has_mean = reader.flag()?;
-    let mean = little_endian::<T>(&mut reader, 1)?.next().filter(|_| has_mean);
+    let mean = reader.values::<T>(1)?.next().filter(|_| has_mean);
     let grid: Vec<usize> = shape
         .iter()
         .map(|count| count.checked_div(size).map(|n| n.max(1)))
@@ -265,7 +251,7 @@ fn decode_blocks<T: Real>(
     let coefficients =
         (0..number).map(|_| Coefficient::parse(&mut reader, linear)).collect::<Result<_, _>>()?;
     let exact = reader.size()?;
-    let exact = little_endian(&mut reader, exact)?;
+    let exact = reader.values(exact)?;
     let codes = tree.decode(reader.rest(), count, 0)?.into_iter();
     let strides = strides(shape);
     let axes: Vec<usize> = (0..shape.len()).collect();

@@ -2,8 +2,7 @@
 
 use virtualize_zarr::Endian;
 
-use super::size;
-use crate::{CodecFailure, corrupt};
+use crate::{CodecFailure, bounded, corrupt, size};
 
 // NeXT's compression of 2-bit samples, as libtiff's `tif_next.c` decodes it. Each row starts with a byte:
 //
@@ -152,13 +151,11 @@ pub(crate) fn decode_ycbcr(
     let (width, height) = (size(blocks.width), size(blocks.height));
     let (across, down) = (usize::from(blocks.horizontal).max(1), usize::from(blocks.vertical).max(1));
     let row_bytes = width.saturating_mul(3);
-    if row_bytes.checked_mul(height).is_none_or(|bytes| bytes > limit) {
-        return Err(CodecFailure::TooLong { codec: YCBCR.to_owned(), limit });
-    }
+    let length = bounded(YCBCR, row_bytes.checked_mul(height), limit)?;
     let colors = Colors::new(luma, reference);
     let block = across * down + 2;
     let row_of_blocks = width.div_ceil(across).saturating_mul(block);
-    let mut out = vec![0; row_bytes * height];
+    let mut out = vec![0; length];
     if bytes.len() > height.div_ceil(down).saturating_mul(row_of_blocks) {
         return Err(corrupt(YCBCR, "more blocks than the image has"));
     }

@@ -4,7 +4,7 @@
 use virtualize_zarr::Codec;
 use zfp_rs::{ZfpBitStream, ZfpConfig, ZfpFieldMut, ZfpScalar};
 
-use crate::{CodecFailure, corrupt, parameters};
+use crate::{CodecFailure, bounded, corrupt, parameters};
 
 const NAME: &str = "zfp";
 
@@ -25,9 +25,7 @@ pub(crate) fn decode(bytes: &[u8], codec: &Codec, limit: usize) -> Result<Vec<u8
     let config = ZfpConfig::expert(*min_bits, *max_bits, *max_precision, *min_exponent);
     let size = if dtype.ends_with('8') { 8 } else { 4 };
     let (dims, count) = dims(shape).ok_or_else(|| parameters(NAME, format!("streams of {shape:?}")))?;
-    if count > limit / size {
-        return Err(CodecFailure::TooLong { codec: NAME.to_owned(), limit });
-    }
+    bounded(NAME, count.checked_mul(size), limit)?;
     let stream = Stream { bytes, config: config.map_err(|why| parameters(NAME, why))?, dims, count };
     match *dtype {
         "<i4" => stream.numbers(i32::to_le_bytes),

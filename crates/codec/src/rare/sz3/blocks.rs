@@ -10,9 +10,8 @@ use super::{
     NAME, cut_off,
     huffman::{self, Reader},
     number::{Config, Number, Quantizer},
-    unsupported,
 };
-use crate::{CodecFailure, corrupt};
+use crate::{CodecFailure, corrupt, unsupported};
 
 /// Predictor of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -103,7 +102,7 @@ impl<T: Number> Frontend<T> {
         reader.bytes(16)?;
         let _bound = reader.f64()?;
         if reader.flag()? {
-            return Err(unsupported("a mean"));
+            return Err(unsupported(NAME, "a mean"));
         }
         reader.bytes(T::SIZE)?;
         let with_coefficients = reader.size()?;
@@ -238,7 +237,8 @@ impl<T: Number> Regression<T> {
         count: usize,
         (linear, constant): (f32, f32),
     ) -> Result<Self, CodecFailure> {
-        let mut exact = reader.values::<f32>()?.into_iter();
+        let exact = reader.size()?;
+        let mut exact = reader.values::<f32>(exact)?;
         let codes = huffman::decode(reader, bounded(count.checked_mul(4).ok_or_else(cut_off)?, reader)?)?;
         let bounds = [linear, linear, linear, constant].map(|bound| T::from_f64(bound.into()).to_f64());
         let mut current = [0.0_f32; 4];

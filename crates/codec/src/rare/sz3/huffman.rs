@@ -8,8 +8,8 @@
 //!
 //! Children are indices of 1, 2 or 4 bytes, as the number of nodes requires.
 
-use super::{NAME, cut_off, number::Number, unsupported};
-use crate::{CodecFailure, corrupt};
+use super::{NAME, cut_off, number::Number};
+use crate::{CodecFailure, corrupt, unsupported};
 
 /// A node of the tree.
 #[derive(Clone, Copy)]
@@ -37,7 +37,7 @@ impl Tree {
     /// Parses a tree from its byte order on.
     pub(crate) fn parse(reader: &mut Reader<'_>, count: usize) -> Result<Self, CodecFailure> {
         if reader.flag()? {
-            return Err(unsupported("trees of big-endian machines"));
+            return Err(unsupported(NAME, "trees of big-endian machines"));
         }
         let width = match count {
             0..=256 => 1,
@@ -138,11 +138,11 @@ impl<'a> Reader<'a> {
         usize::try_from(u32::from_be_bytes(self.array()?)).map_err(|_| cut_off())
     }
 
-    /// Reads values, the number of which comes first.
-    pub(crate) fn values<T: Number>(&mut self) -> Result<Vec<T>, CodecFailure> {
-        let count = self.size()?;
+    /// Reads `count` values.
+    pub(crate) fn values<T: Number>(&mut self, count: usize) -> Result<std::vec::IntoIter<T>, CodecFailure> {
         let bytes = self.bytes(count.checked_mul(T::SIZE).ok_or_else(cut_off)?)?;
-        bytes.chunks_exact(T::SIZE).map(|bytes| T::from_le_slice(bytes).ok_or_else(cut_off)).collect()
+        let values: Option<Vec<T>> = bytes.chunks_exact(T::SIZE).map(T::from_le_slice).collect();
+        Ok(values.ok_or_else(cut_off)?.into_iter())
     }
 
     pub(crate) fn rest(&self) -> &'a [u8] {

@@ -19,7 +19,7 @@ use self::{
     number::{Algorithm, Config},
 };
 
-use crate::{CodecFailure, codecs::streams, corrupt, parameters};
+use crate::{CodecFailure, bounded, codecs::streams, corrupt, parameters, size, unsupported};
 
 const NAME: &str = "sz3";
 
@@ -50,9 +50,7 @@ pub(super) fn decode(bytes: &[u8], dtype: &str, limit: usize) -> Result<Vec<u8>,
 fn chunk<T: Number>(bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure> {
     let (config, frame) = open(bytes)?;
     let config = Config::parse(config)?;
-    if config.elements().and_then(|count| count.checked_mul(T::SIZE)).is_none_or(|size| size > limit) {
-        return Err(CodecFailure::TooLong { codec: NAME.to_owned(), limit });
-    }
+    bounded(NAME, config.elements().and_then(|count| count.checked_mul(T::SIZE)), limit)?;
     let frame = streams::decode_zstd(frame, limit.saturating_mul(EXPANSION).saturating_add(SLACK))?;
     restore::<T>(&config, frame)
 }
@@ -60,10 +58,10 @@ fn chunk<T: Number>(bytes: &[u8], limit: usize) -> Result<Vec<u8>, CodecFailure>
 /// Returns the configuration of a chunk and its frame.
 fn open(bytes: &[u8]) -> Result<(&[u8], &[u8]), CodecFailure> {
     if bytes.starts_with(&LATER) {
-        return Err(unsupported("version 3.2 and later"));
+        return Err(unsupported(NAME, "version 3.2 and later"));
     }
     let (rest, length) = bytes.split_last_chunk::<4>().ok_or_else(cut_off)?;
-    let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
+    let length = size(u32::from_le_bytes(*length));
     let (rest, config) =
         rest.len().checked_sub(length).and_then(|at| rest.split_at_checked(at)).ok_or_else(cut_off)?;
     let (_, frame) = rest.split_first_chunk::<8>().ok_or_else(cut_off)?;
@@ -86,10 +84,6 @@ fn restore<T: Number>(config: &Config, frame: Vec<u8>) -> Result<Vec<u8>, CodecF
 
 fn cut_off() -> CodecFailure {
     corrupt(NAME, "the chunk is truncated or damaged")
-}
-
-fn unsupported(what: &str) -> CodecFailure {
-    CodecFailure::NoDecoder(format!("{NAME}: {what}"))
 }
 
 #[cfg(test)]

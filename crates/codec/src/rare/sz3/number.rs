@@ -6,8 +6,8 @@
     reason = "conversions of C++ and of x86 processors"
 )]
 
-use super::{NAME, cut_off, huffman::Reader, unsupported};
-use crate::{CodecFailure, corrupt};
+use super::{NAME, cut_off, huffman::Reader};
+use crate::{CodecFailure, corrupt, unsupported};
 
 /// A type of numbers that SZ3 compresses.
 pub(crate) trait Number: Copy + Default {
@@ -25,18 +25,25 @@ pub(crate) trait Number: Copy + Default {
     fn plus_product(self, position: usize, slope: Self) -> Self;
 }
 
+/// Members of [`Number`] that are the same for all types.
+macro_rules! bytes_of_numbers {
+    () => {
+        const SIZE: usize = size_of::<Self>();
+
+        fn from_le_slice(bytes: &[u8]) -> Option<Self> {
+            bytes.first_chunk().map(|bytes| Self::from_le_bytes(*bytes))
+        }
+
+        fn push_le_bytes(self, out: &mut Vec<u8>) {
+            out.extend(self.to_le_bytes());
+        }
+    };
+}
+
 macro_rules! float {
     ($type:ty) => {
         impl Number for $type {
-            const SIZE: usize = size_of::<Self>();
-
-            fn from_le_slice(bytes: &[u8]) -> Option<Self> {
-                bytes.first_chunk().map(|bytes| Self::from_le_bytes(*bytes))
-            }
-
-            fn push_le_bytes(self, out: &mut Vec<u8>) {
-                out.extend(self.to_le_bytes());
-            }
+            bytes_of_numbers!();
 
             fn to_f64(self) -> f64 {
                 self.into()
@@ -65,15 +72,7 @@ float!(f64);
 macro_rules! integer {
     ($type:ty, $wide:ty, $convert:expr) => {
         impl Number for $type {
-            const SIZE: usize = size_of::<Self>();
-
-            fn from_le_slice(bytes: &[u8]) -> Option<Self> {
-                bytes.first_chunk().map(|bytes| Self::from_le_bytes(*bytes))
-            }
-
-            fn push_le_bytes(self, out: &mut Vec<u8>) {
-                out.extend(self.to_le_bytes());
-            }
+            bytes_of_numbers!();
 
             #[allow(clippy::cast_lossless, reason = "one line for all types")]
             fn to_f64(self) -> f64 {
@@ -172,13 +171,13 @@ impl Config {
             _ if is_lossless => Algorithm::Blocks,
             0 => Algorithm::Blocks,
             2 => Algorithm::Interpolation,
-            other => return Err(unsupported(&format!("algorithm {other}"))),
+            other => return Err(unsupported(NAME, format!("algorithm {other}"))),
         };
         if uses_threads {
-            return Err(unsupported("chunks in parts for several threads"));
+            return Err(unsupported(NAME, "chunks in parts for several threads"));
         }
         if regression2 && algorithm == Algorithm::Blocks && !is_lossless {
-            return Err(unsupported("regression of second order"));
+            return Err(unsupported(NAME, "regression of second order"));
         }
         if shape.contains(&0) {
             return Err(cut_off());
@@ -212,8 +211,8 @@ impl<T: Number> Quantizer<T> {
         if kind != 2 {
             return Err(corrupt(NAME, format!("a quantizer of kind {kind}")));
         }
-        let (bound, radius) = (reader.f64()?, reader.i32()?);
-        Ok(Self { bound, radius, exact: reader.values()?.into_iter() })
+        let (bound, radius, count) = (reader.f64()?, reader.i32()?, reader.size()?);
+        Ok(Self { bound, radius, exact: reader.values(count)? })
     }
 
     /// Returns the value with this code; 0 stands for the next value that is stored as it is.
