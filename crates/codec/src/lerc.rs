@@ -7,7 +7,13 @@
 use lerc::{LercInfo, Sample};
 use virtualize_zarr::{Codec, DataType, Endian, FillValue};
 
-use crate::{CodecFailure, bounded, codecs::streams, corrupt, image::Header, parameters, size};
+use crate::{
+    CodecFailure, bounded,
+    codecs::{reversed_bits, streams},
+    corrupt,
+    image::Header,
+    parameters, size,
+};
 
 /// Bytes of a blob that its checksum does not cover: key, version and the checksum.
 const UNCHECKED: usize = 14;
@@ -86,11 +92,6 @@ impl Head {
         }
     }
 
-    /// Returns the rows of the blob.
-    pub(crate) fn rows(&self) -> u64 {
-        self.0.height.into()
-    }
-
     /// Whether readers that ignore masks, and concatenate blobs, decode the same values as libtiff.
     ///
     /// # Errors
@@ -133,10 +134,7 @@ pub fn unwrap(outer: &[Codec], bytes: &[u8], limit: usize) -> Result<Vec<u8>, Co
         [] => Ok(bytes.iter().take(limit).copied().collect()),
         [Codec::Zlib { .. }] => streams::decode_zlib(bytes, limit),
         [Codec::Zstd { .. }] => streams::decode_zstd(bytes, limit),
-        [outer @ .., Codec::BitOrder] => {
-            let bytes: Vec<u8> = bytes.iter().map(|byte| byte.reverse_bits()).collect();
-            unwrap(outer, &bytes, limit)
-        }
+        [outer @ .., Codec::BitOrder] => unwrap(outer, &reversed_bits(bytes), limit),
         [other, ..] => Err(CodecFailure::NoDecoder(other.describe())),
     }
 }
@@ -303,7 +301,7 @@ pub(crate) fn decode_chunk(bytes: &[u8], codec: &Codec, limit: usize) -> Result<
     let whole = Layout { rows: *rows, columns: *columns, samples: *samples, has_alpha: *has_alpha };
     let length = whole.elements().and_then(|elements| elements.checked_mul(data_type.number_size()));
     let length = bounded("lerc", length.map(size), limit)?;
-    let stored = Layout { rows: Head::parse(bytes)?.rows().min(*rows), ..whole };
+    let stored = Layout { rows: Head::parse(bytes)?.header().rows.min(*rows), ..whole };
     let mut values = decode(bytes, data_type, &stored)?;
     values.resize(length, 0);
     Ok(values)

@@ -380,30 +380,29 @@ fn append(mut block: Vec<u8>, header: &ChunkHeader, out: &mut Vec<u8>) -> Result
         match filter {
             Filter::Shuffle => block = shuffle::decode(&block, u32::try_from(header.element).unwrap_or(1))?,
             Filter::BitShuffle => block = hdf5_bitshuffle::unshuffle(&block, header.element),
-            Filter::Delta => undo_delta(&mut block, out, header.element),
+            // The first block of a chunk holds exclusive ors with the preceding element, all others with the start of the
+            // first block.
+            Filter::Delta => {
+                let unit = match header.element {
+                    element @ (1 | 2 | 4 | 8) => element,
+                    other if other.is_multiple_of(8) => 8,
+                    _ => 1,
+                };
+                let whole = block.len() - block.len() % unit;
+                if out.is_empty() {
+                    for at in unit..whole {
+                        let before = block.get(at - unit).copied().unwrap_or(0);
+                        block.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= before);
+                    }
+                } else {
+                    let reference = out.iter();
+                    block.iter_mut().take(whole).zip(reference).for_each(|(byte, other)| *byte ^= other);
+                }
+            }
         }
     }
     out.extend(block);
     Ok(())
-}
-
-/// Undoes the delta filter. The first block of a chunk holds exclusive ors with the preceding element, all others with the
-/// start of the first block.
-fn undo_delta(block: &mut [u8], decoded: &[u8], element: usize) {
-    let unit = match element {
-        1 | 2 | 4 | 8 => element,
-        other if other.is_multiple_of(8) => 8,
-        _ => 1,
-    };
-    let whole = block.len() - block.len() % unit;
-    if decoded.is_empty() {
-        for at in unit..whole {
-            let before = block.get(at - unit).copied().unwrap_or(0);
-            block.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= before);
-        }
-    } else {
-        block.iter_mut().take(whole).zip(decoded).for_each(|(byte, reference)| *byte ^= reference);
-    }
 }
 
 // The n-dimensional layer of Blosc 2 (metalayer `b2nd`): a grid of chunks, each a grid of blocks padded to whole ones.

@@ -115,7 +115,22 @@ fn scanline(szip: &Szip, reader: &mut BitReader<'_>, count: usize) -> Option<Vec
         block(szip, reader, &mut coded)?;
     }
     if szip.differences {
-        undo_differences(szip, &mut coded);
+        let largest = szip.largest();
+        let mut before: Option<u32> = None;
+        for sample in &mut coded {
+            if let Some(before) = before {
+                let code = *sample & largest;
+                let room = if before > largest / 2 { largest - before } else { before };
+                let half = code.div_ceil(2);
+                *sample = match (half <= room, code % 2, before > largest / 2) {
+                    (true, 0, _) => before.wrapping_add(half),
+                    (true, ..) => before.wrapping_sub(half),
+                    (false, _, true) => largest - code,
+                    (false, _, false) => code,
+                };
+            }
+            before = Some(*sample);
+        }
     }
     Some(coded)
 }
@@ -137,24 +152,22 @@ fn block(szip: &Szip, reader: &mut BitReader<'_>, coded: &mut Vec<u32>) -> Optio
     }
     match low_entropy {
         Some(0) => {
-            let end = zero_blocks(szip, unary(reader)?, number)?.checked_mul(szip.block)?;
-            coded.resize(coded.len() - coded.len() % szip.block + end, 0);
+            // The code of the number of zero blocks: 4 means "to the end of the segment".
+            let left = szip.blocks().checked_sub(number)?;
+            let count = match usize::try_from(unary(reader)?).ok()? {
+                4 => left.min(SEGMENT - number % SEGMENT),
+                fewer @ 0..4 => fewer + 1,
+                more => more,
+            };
+            if count > left {
+                return None;
+            }
+            coded.resize(coded.len() - coded.len() % szip.block + count.checked_mul(szip.block)?, 0);
         }
         Some(_) => pairs(reader, end, coded)?,
         None => split(reader, u32::try_from(id).ok()? - 1, end, coded)?,
     }
     Some(())
-}
-
-/// Returns the number of zero blocks of a code: 4 means "to the end of the segment".
-fn zero_blocks(szip: &Szip, code: u32, number: usize) -> Option<usize> {
-    let left = szip.blocks().checked_sub(number)?;
-    let count = match usize::try_from(code).ok()? {
-        4 => left.min(SEGMENT - number % SEGMENT),
-        fewer @ 0..4 => fewer + 1,
-        more => more,
-    };
-    (count <= left).then_some(count)
 }
 
 /// Decodes the second-extension option: two samples in one number, the triangular number of their sum plus the second.
@@ -192,25 +205,6 @@ fn unary(reader: &mut BitReader<'_>) -> Option<u32> {
     Some(zeros)
 }
 
-fn undo_differences(szip: &Szip, coded: &mut [u32]) {
-    let largest = szip.largest();
-    let mut before: Option<u32> = None;
-    for sample in coded {
-        if let Some(before) = before {
-            let code = *sample & largest;
-            let room = if before > largest / 2 { largest - before } else { before };
-            let half = code.div_ceil(2);
-            *sample = match (half <= room, code % 2, before > largest / 2) {
-                (true, 0, _) => before.wrapping_add(half),
-                (true, ..) => before.wrapping_sub(half),
-                (false, _, true) => largest - code,
-                (false, _, false) => code,
-            };
-        }
-        before = Some(*sample);
-    }
-}
-
 /// Maps the difference of two neighbours to a non-negative number.
 fn difference(sample: u32, before: u32, largest: u32) -> u32 {
     let room = before.min(largest - before);
@@ -242,27 +236,24 @@ pub(super) fn encode(bytes: &[u8], client_data: &[u32]) -> Result<Vec<u8>, Codec
         .collect();
     let mut writer = BitWriter::default();
     for line in samples.chunks(szip.scanline) {
-        write_scanline(&szip, line, &mut writer);
+        let mut before: Option<u32> = None;
+        let padded = line.len().next_multiple_of(szip.block);
+        let padding = line.last().copied().unwrap_or(0);
+        let line = line.iter().copied().chain(std::iter::repeat(padding)).take(padded);
+        for (index, sample) in line.enumerate() {
+            if index % szip.block == 0 {
+                writer.write(u64::MAX >> (64 - szip.id_bits()), szip.id_bits());
+            }
+            let coded = match before {
+                Some(before) if szip.differences => difference(sample, before, szip.largest()),
+                _ => sample,
+            };
+            writer.write(u64::from(coded), szip.bits);
+            before = Some(sample);
+        }
     }
     out.extend(writer.finish());
     Ok(out)
-}
-
-fn write_scanline(szip: &Szip, line: &[u32], writer: &mut BitWriter) {
-    let mut before: Option<u32> = None;
-    let padded = line.len().next_multiple_of(szip.block);
-    let padding = line.last().copied().unwrap_or(0);
-    for (index, sample) in line.iter().copied().chain(std::iter::repeat(padding)).take(padded).enumerate() {
-        if index % szip.block == 0 {
-            writer.write(u64::MAX >> (64 - szip.id_bits()), szip.id_bits());
-        }
-        let coded = match before {
-            Some(before) if szip.differences => difference(sample, before, szip.largest()),
-            _ => sample,
-        };
-        writer.write(u64::from(coded), szip.bits);
-        before = Some(sample);
-    }
 }
 
 fn cut_off() -> CodecFailure {

@@ -177,6 +177,6 @@ pub(crate) fn encode(codec: &Codec, bytes: &[u8]) -> Result<Option<Vec<u8>>, Cod
 }
 
 /// Reverses the bits of each byte: TIFF's FillOrder 2 (TIFF 6.0, section 8).
-fn reversed_bits(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn reversed_bits(bytes: &[u8]) -> Vec<u8> {
     bytes.iter().map(|byte| byte.reverse_bits()).collect()
 }

@@ -696,7 +696,11 @@ impl Volume<'_> {
         line.clear();
         line.extend(places().filter_map(|at| self.values.get(at)));
         if let Some((even, odd)) = line.split_at_mut_checked(count - count / 2) {
-            synthesize(even, odd);
+            odd.iter_mut().for_each(|odd| *odd *= -EPSILON);
+            even_step(even, odd, DELTA, |even, change| even * INVERSE - change);
+            odd_step(odd, even, GAMMA);
+            even_step(even, odd, BETA, |even, change| even - change);
+            odd_step(odd, even, ALPHA);
             let mut sources = [even.iter(), odd.iter()];
             for (number, at) in places().enumerate() {
                 let source = sources.get_mut(number % 2).and_then(Iterator::next);
@@ -707,15 +711,6 @@ impl Volume<'_> {
         }
         self.line = line;
     }
-}
-
-fn synthesize(even: &mut [f64], odd: &mut [f64]) {
-    odd.iter_mut().for_each(|odd| *odd *= -EPSILON);
-    let scaled = |even: f64, change: f64| even * INVERSE - change;
-    even_step(even, odd, DELTA, scaled);
-    odd_step(odd, even, GAMMA);
-    even_step(even, odd, BETA, |even, change| even - change);
-    odd_step(odd, even, ALPHA);
 }
 
 /// Changes averages by the details on both sides. There is one side only at the start, and maybe at the end.
