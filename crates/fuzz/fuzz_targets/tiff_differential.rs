@@ -6,5 +6,5 @@ use virtualize_fuzz::{differential, mutate};
 fuzz_target!(|data: &[u8]| differential::tiff(data));
 
 fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
-    mutate::tiff::mutate(data, size, max_size, seed)
+    mutate::mutate(data, size, max_size, seed, &mutate::tiff::FORMAT)
 });

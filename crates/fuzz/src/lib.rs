@@ -173,23 +173,23 @@ pub fn images(data: &[u8]) {
         1 => jpeg2000::with_rows(image, width, rows, height),
         2 => png::with_rows(image, width, rows, height),
         3 => webp::with_rows(image, width, rows, height, 1 << 20),
-        _ => return lerc_blobs(image, rows, width),
+        // The header, the mask and the values of LERC blobs.
+        _ => {
+            use DataType::{Float32, Float64, Int16, UInt8};
+            for (data_type, size) in [(UInt8, 1), (Int16, 2), (Float32, 4), (Float64, 8)] {
+                let layout = lerc::Layout { rows, columns: width, samples: 2, has_alpha: true };
+                if let Ok(values) = lerc::decode(image, &data_type, &layout) {
+                    let expected = rows * width * 2 * size;
+                    assert_eq!(values.len() as u64, expected, "the requested number of values");
+                }
+            }
+            return;
+        }
     };
     drop::<Result<Vec<u8>, CodecFailure>>(completed);
     drop(jpeg::Header::find(image));
     for codec in ["jpeg2k", "png", "webp", "jpegxl", "lerc"] {
         drop(virtualize_codec::image::Header::find(&format!("imagecodecs_{codec}"), image));
-    }
-}
-
-/// Parses the header, the mask and the values of LERC blobs.
-fn lerc_blobs(data: &[u8], rows: u64, columns: u64) {
-    use DataType::{Float32, Float64, Int16, UInt8};
-    for (data_type, size) in [(UInt8, 1), (Int16, 2), (Float32, 4), (Float64, 8)] {
-        let layout = lerc::Layout { rows, columns, samples: 2, has_alpha: true };
-        if let Ok(values) = lerc::decode(data, &data_type, &layout) {
-            assert_eq!(values.len() as u64, rows * columns * 2 * size, "the requested number of values");
-        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::ops::Range;
 use super::{Field, Format, Layout, Structure};
 use virtualize_hdf5::lookup3;
 
-pub const FORMAT: Format = Format { layout, repair };
+pub const FORMAT: Format = Format { layout, special: None, repair };
 
 const SIGNATURE: &[u8; 8] = b"\x89HDF\r\n\x1a\n";
 
@@ -40,51 +40,77 @@ const STRUCTURES: &[(&[u8; 4], bool, &str)] = &[
 
 fn layout(bytes: &[u8]) -> Layout {
     let mut layout = Layout::default();
-    let (offset, length) = superblock(bytes, &mut layout);
-    let starts: Vec<usize> = (0..bytes.len().saturating_sub(4))
-        .filter(|at| is_signature(&bytes[*at..*at + 4]))
-        .chain([bytes.len()])
-        .collect();
+    // The widths of addresses and lengths.
+    let mut sizes = (8, 8);
+    if let Some((at, is_new)) = superblock(bytes) {
+        let byte = |at: usize| usize::from(bytes.get(at).copied().unwrap_or(8)).clamp(1, 8);
+        sizes = if is_new { (byte(at + 9), byte(at + 10)) } else { (byte(at + 13), byte(at + 14)) };
+        let (end, fields) = match is_new {
+            true => (at + 16 + 4 * sizes.0, "1111oooo"),
+            false => (at + 24 + 6 * sizes.0 + 24, "1111111122144ooooooo44"),
+        };
+        layout.structures.push(Structure { kind: *b"\x89HDF", range: at..end.min(bytes.len()) });
+        push_fields(&mut layout, fields, (at + 8, end), sizes);
+    }
+    let is_signature = |bytes: &[u8]| {
+        bytes[0].is_ascii_uppercase()
+            && (bytes == b"OHDR" || STRUCTURES.iter().any(|(signature, ..)| bytes == *signature))
+    };
+    let starts = (0..bytes.len().saturating_sub(4)).filter(|at| is_signature(&bytes[*at..*at + 4]));
+    let starts: Vec<usize> = starts.chain([bytes.len()]).collect();
     for pair in starts.windows(2) {
-        let (at, next) = (pair[0], pair[1]);
+        let (at, next) = (pair[0], pair[1].min(pair[0] + MAX_CHECKED));
         match STRUCTURES.iter().find(|(signature, ..)| bytes[at..].starts_with(*signature)) {
             Some((kind, has_checksum, fields)) => {
-                let end = end_of(bytes, at, next, *has_checksum);
+                let is_end = |end: &usize| {
+                    let (content, stored) = bytes[at..*end].split_at(*end - at - 4);
+                    stored == lookup3(content).to_le_bytes()
+                };
+                let end = if *has_checksum { (at + 10..=next).find(is_end) } else { None }.unwrap_or(next);
                 layout.structures.push(Structure { kind: **kind, range: at..end });
-                push_fields(&mut layout, fields, (at + 4, end), (offset, length));
+                push_fields(&mut layout, fields, (at + 4, end), sizes);
                 if *kind == b"FHDB" {
-                    layout.blocks.extend(block_checksum(bytes, at));
+                    // The checksum of a block of a fractal heap is not at its end, and optional. Its place and the size of
+                    // the block follow from the header of the heap; those of the files that libraries write are tried.
+                    let ends = (8..13).map(|power| at + (1 << power)).filter(|end| *end <= bytes.len());
+                    let blocks = ends
+                        .flat_map(|end| (14..22).map(move |from| Block { range: at..end, at: at + from }));
+                    layout.blocks.extend(
+                        blocks.into_iter().find(|block| {
+                            bytes[block.at..block.at + 4] == block.checksum(bytes).to_le_bytes()
+                        }),
+                    );
                 }
                 if *kind == b"OCHK" {
                     messages_2(bytes, at + 4..end.saturating_sub(4), false, &mut layout);
                 }
             }
-            None => header_2(bytes, at, &mut layout),
+            // An object header of version 2.
+            None => {
+                let Some(chunk) = first_chunk(bytes, at) else { continue };
+                layout.structures.push(Structure { kind: *b"OHDR", range: at..chunk.end + 4 });
+                layout.fields.extend((at + 4..chunk.start).map(|at| Field { at, width: 1 }));
+                messages_2(bytes, chunk, bytes[at + 5] & 4 != 0, &mut layout);
+            }
         }
     }
+    // Headers of version 1, if there is one at the address.
     for at in (0..bytes.len().saturating_sub(16)).step_by(8) {
-        header_1(bytes, at, &mut layout);
+        let end = at + 16 + number(bytes, at + 8, 4);
+        let is_header = bytes[at..at + 2] == [1, 0]
+            && (1..200).contains(&number(bytes, at + 2, 2))
+            && number(bytes, at + 4, 4) <= 100
+            && end <= bytes.len()
+            && is_message_1(bytes, at + 16, end);
+        if is_header {
+            layout.structures.push(Structure { kind: *b"head", range: at..end });
+            let fields = [(at, 1), (at + 2, 2), (at + 4, 4), (at + 8, 4)];
+            layout.fields.extend(fields.map(|(at, width)| Field { at, width }));
+            chunk_1(bytes, at + 16..end, &mut layout, 0);
+        }
     }
     layout.fields.sort_by_key(|field| field.at);
     layout
-}
-
-fn is_signature(bytes: &[u8]) -> bool {
-    bytes[0].is_ascii_uppercase()
-        && (bytes == b"OHDR" || STRUCTURES.iter().any(|(signature, ..)| bytes == *signature))
-}
-
-/// Returns the end of a structure, with its checksum.
-fn end_of(bytes: &[u8], at: usize, next: usize, has_checksum: bool) -> usize {
-    let next = next.min(at + MAX_CHECKED);
-    if !has_checksum {
-        return next;
-    }
-    let is_end = |end: &usize| {
-        let (content, stored) = bytes[at..*end].split_at(*end - at - 4);
-        stored == lookup3(content).to_le_bytes()
-    };
-    (at + 10..=next).find(is_end).unwrap_or(next)
 }
 
 fn push_fields(
@@ -113,34 +139,12 @@ fn words(layout: &mut Layout, start: usize, end: usize) {
     layout.fields.extend((start..end).step_by(8).map(|at| Field { at, width: 8 }));
 }
 
-/// Returns the widths of addresses and lengths.
-fn superblock(bytes: &[u8], layout: &mut Layout) -> (usize, usize) {
-    let Some(at) = start_of(bytes) else { return (8, 8) };
-    let is_new = bytes.get(at + 8).is_some_and(|version| *version >= 2);
-    let byte = |at: usize| usize::from(bytes.get(at).copied().unwrap_or(8)).clamp(1, 8);
-    let sizes = if is_new { (byte(at + 9), byte(at + 10)) } else { (byte(at + 13), byte(at + 14)) };
-    let (end, fields) = match is_new {
-        true => (at + 16 + 4 * sizes.0, "1111oooo"),
-        false => (at + 24 + 6 * sizes.0 + 24, "1111111122144ooooooo44"),
-    };
-    layout.structures.push(Structure { kind: *b"\x89HDF", range: at..end.min(bytes.len()) });
-    push_fields(layout, fields, (at + 8, end), sizes);
-    sizes
-}
-
-fn start_of(bytes: &[u8]) -> Option<usize> {
-    [0, 512, 1024, 2048, 4096]
+/// Returns the address of the superblock, and whether its version is 2 or later.
+fn superblock(bytes: &[u8]) -> Option<(usize, bool)> {
+    let at = [0, 512, 1024, 2048, 4096]
         .into_iter()
-        .find(|at| bytes.get(*at..).is_some_and(|rest| rest.starts_with(SIGNATURE)))
-}
-
-/// An object header of version 2.
-fn header_2(bytes: &[u8], at: usize, layout: &mut Layout) {
-    let Some(chunk) = first_chunk(bytes, at) else { return };
-    layout.structures.push(Structure { kind: *b"OHDR", range: at..chunk.end + 4 });
-    layout.fields.extend((at + 4..chunk.start).map(|at| Field { at, width: 1 }));
-    let has_order = bytes[at + 5] & 4 != 0;
-    messages_2(bytes, chunk, has_order, layout);
+        .find(|at| bytes.get(*at..).is_some_and(|rest| rest.starts_with(SIGNATURE)))?;
+    Some((at, bytes.get(at + 8).is_some_and(|version| *version >= 2)))
 }
 
 /// Returns the range of the messages in an object header of version 2.
@@ -155,8 +159,18 @@ fn first_chunk(bytes: &[u8], at: usize) -> Option<Range<usize>> {
 
 /// Repairs the checksums of the structures that have moved or changed.
 fn repair(bytes: &mut [u8], layout: &Layout) {
-    superblock_checksum(bytes);
     let size = bytes.len();
+    if let Some((at, is_new)) = superblock(bytes) {
+        let width = usize::from(bytes.get(at + if is_new { 9 } else { 13 }).copied().unwrap_or(8)).min(8);
+        // The end of file, too, in files of even size: truncated files are refused otherwise.
+        if size % 2 == 0 {
+            let end_of_file = Field { at: at + if is_new { 12 } else { 24 } + 2 * width, width };
+            end_of_file.set(bytes, (size - at) as u64, false);
+        }
+        if is_new {
+            write_checksum(bytes, at, at + 16 + 4 * width);
+        }
+    }
     for block in layout.blocks.iter().filter(|block| block.range.end <= size) {
         let checksum = block.checksum(bytes);
         bytes[block.at..block.at + 4].copy_from_slice(&checksum.to_le_bytes());
@@ -170,29 +184,6 @@ fn repair(bytes: &mut [u8], layout: &Layout) {
             write_checksum(bytes, structure.range.start, chunk.end + 4);
         }
     }
-}
-
-/// Also repairs the end of file, in files of even size: truncated files are refused otherwise.
-fn superblock_checksum(bytes: &mut [u8]) {
-    let Some(at) = start_of(bytes) else { return };
-    let size = bytes.len() as u64;
-    let is_new = bytes.get(at + 8).is_some_and(|version| *version >= 2);
-    let width = usize::from(bytes.get(at + if is_new { 9 } else { 13 }).copied().unwrap_or(8)).min(8);
-    let end_of_file = Field { at: at + if is_new { 12 } else { 24 } + 2 * width, width };
-    if size % 2 == 0 {
-        end_of_file.set(bytes, size - at as u64, false);
-    }
-    if is_new {
-        write_checksum(bytes, at, at + 16 + 4 * width);
-    }
-}
-
-/// The checksum of a block of a fractal heap is not at its end, and optional. Its place and the size of the block follow
-/// from the header of the heap; those of the files that libraries write are tried.
-fn block_checksum(bytes: &[u8], start: usize) -> Option<Block> {
-    let sizes = (8..13).map(|power| start + (1 << power)).filter(|end| *end <= bytes.len());
-    let blocks = sizes.flat_map(|end| (14..22).map(move |at| Block { range: start..end, at: start + at }));
-    blocks.into_iter().find(|block| bytes[block.at..block.at + 4] == block.checksum(bytes).to_le_bytes())
 }
 
 /// A block of a fractal heap with a checksum.
@@ -240,25 +231,6 @@ fn messages_2(bytes: &[u8], chunk: Range<usize>, has_order: bool, layout: &mut L
         message(bytes, u16::from(bytes[at]), at + head..end, layout);
         at = end;
     }
-}
-
-/// A header of version 1, if there is one at this address.
-fn header_1(bytes: &[u8], at: usize, layout: &mut Layout) {
-    if bytes[at..at + 2] != [1, 0]
-        || !(1..200).contains(&number(bytes, at + 2, 2))
-        || number(bytes, at + 4, 4) > 100
-    {
-        return;
-    }
-    let end = at + 16 + number(bytes, at + 8, 4);
-    if end > bytes.len() || !is_message_1(bytes, at + 16, end) {
-        return;
-    }
-    layout.structures.push(Structure { kind: *b"head", range: at..end });
-    layout
-        .fields
-        .extend([(at, 1), (at + 2, 2), (at + 4, 4), (at + 8, 4)].map(|(at, width)| Field { at, width }));
-    chunk_1(bytes, at + 16..end, layout, 0);
 }
 
 fn is_message_1(bytes: &[u8], at: usize, end: usize) -> bool {

@@ -6,6 +6,8 @@ pub mod tiff;
 
 use std::{cell::RefCell, collections::HashMap, ops::Range};
 
+use fastrand::Rng;
+
 use crate::damage::overwrite;
 
 /// The structures of a file, as far as a mutation needs them.
@@ -35,6 +37,8 @@ pub struct Structure {
 /// What a format adds to [`mutate`].
 pub struct Format {
     pub layout: fn(&[u8]) -> Layout,
+    /// A mutation that needs more than the layout.
+    pub special: Option<fn(&mut Vec<u8>, &mut Rng)>,
     /// Repairs checksums, given the layout of the file before the mutation.
     pub repair: fn(&mut [u8], &Layout),
 }
@@ -50,45 +54,31 @@ thread_local! {
 
 /// Mutates the first `size` bytes of `data` in place, and returns the new size, at most `max_size`.
 pub fn mutate(data: &mut [u8], size: usize, max_size: usize, seed: u32, format: &Format) -> usize {
-    in_place(data, size, max_size, seed, |bytes, max_size, random| {
-        let layout = layout_of(bytes, format.layout);
-        for _ in 0..=random.usize(..3) {
-            change(bytes, &layout, max_size, random);
-        }
-        bytes.truncate(max_size);
-        if random.u8(..) > 8 {
-            (format.repair)(bytes, &layout);
-        }
-        LAST.set((key(bytes), layout));
-    })
-}
-
-/// Changes the first `size` bytes of `data` in place, and returns the new size, at most `max_size`, which `change` gets too.
-pub fn in_place(
-    data: &mut [u8],
-    size: usize,
-    max_size: usize,
-    seed: u32,
-    change: impl FnOnce(&mut Vec<u8>, usize, &mut fastrand::Rng),
-) -> usize {
     let (mut bytes, max_size) = (data[..size].to_vec(), max_size.min(data.len()));
-    change(&mut bytes, max_size, &mut fastrand::Rng::with_seed(seed.into()));
+    let random = &mut Rng::with_seed(seed.into());
+    let original = key(&bytes);
+    let last = LAST.with_borrow(|(known, last)| (*known == original).then(|| last.clone()));
+    let layout = last.unwrap_or_else(|| {
+        LAYOUTS.with_borrow_mut(|layouts| {
+            if layouts.len() >= MAX_LAYOUTS {
+                layouts.clear();
+            }
+            layouts.entry(original).or_insert_with(|| (format.layout)(&bytes)).clone()
+        })
+    });
+    for _ in 0..=random.usize(..3) {
+        match format.special {
+            Some(special) if random.bool() => special(&mut bytes, random),
+            _ => change(&mut bytes, &layout, max_size, random),
+        }
+    }
     bytes.truncate(max_size);
+    if random.u8(..) > 8 {
+        (format.repair)(&mut bytes, &layout);
+    }
+    LAST.set((key(&bytes), layout));
     data[..bytes.len()].copy_from_slice(&bytes);
     bytes.len()
-}
-
-fn layout_of(bytes: &[u8], layout: fn(&[u8]) -> Layout) -> Layout {
-    let key = key(bytes);
-    if let Some(last) = LAST.with_borrow(|(known, last)| (*known == key).then(|| last.clone())) {
-        return last;
-    }
-    LAYOUTS.with_borrow_mut(|layouts| {
-        if layouts.len() >= MAX_LAYOUTS {
-            layouts.clear();
-        }
-        layouts.entry(key).or_insert_with(|| layout(bytes)).clone()
-    })
 }
 
 /// Returns a number that identifies a file.
@@ -99,13 +89,64 @@ pub fn key(bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
-fn change(bytes: &mut Vec<u8>, layout: &Layout, max_size: usize, random: &mut fastrand::Rng) {
+fn change(bytes: &mut Vec<u8>, layout: &Layout, max_size: usize, random: &mut Rng) {
+    let is_big_endian = layout.is_big_endian;
     match random.u8(..32) {
-        0..20 => change_field(bytes, layout, random),
-        20..24 => copy_field(bytes, layout, random),
-        24..26 => copy_structure(bytes, layout, random),
+        // Sets a field to a boundary, or to a value near its own.
+        0..20 => {
+            let Some(field) = layout.field(random) else { return };
+            let Some(value) = field.get(bytes, is_big_endian) else { return };
+            let bits = field.width as u32 * 8;
+            let size = bytes.len() as u64;
+            let value = match random.u8(..14) {
+                0 => 0,
+                1 => 1,
+                2 => u64::MAX,
+                3 => u64::MAX - 1,
+                4 => u64::MAX >> (65 - bits),
+                5 => 1 << (bits - 1),
+                6 | 7 => value.wrapping_add(1),
+                8 | 9 => value.wrapping_sub(1),
+                10 => value ^ 1 << random.u32(..bits),
+                11 => [value.wrapping_mul(2), value / 2, value.wrapping_add(8), value.wrapping_sub(8)]
+                    [random.usize(..4)],
+                12 => [size, size.wrapping_sub(1), size.wrapping_sub(value), size + 1][random.usize(..4)],
+                _ => random.u64(..) >> random.u32(..64),
+            };
+            field.set(bytes, value, is_big_endian);
+        }
+        // Copies a field over another one of its width, or swaps the two.
+        20..24 => {
+            let Some(field) = layout.field(random) else { return };
+            let same = layout.fields.iter().filter(|other| other.width == field.width);
+            let Some(other) = random.choice(same.collect::<Vec<_>>()) else { return };
+            let Some(value) = field.get(bytes, is_big_endian) else { return };
+            let Some(others) = other.get(bytes, is_big_endian) else { return };
+            field.set(bytes, others, is_big_endian);
+            if random.bool() {
+                other.set(bytes, value, is_big_endian);
+            }
+        }
+        // Copies a structure over another one of its kind.
+        24..26 => {
+            let Some(from) = random.choice(&layout.structures) else { return };
+            let same = layout.structures.iter().filter(|other| other.kind == from.kind && *other != from);
+            let Some(to) = random.choice(same.collect::<Vec<_>>()) else { return };
+            let length = from.range.len().min(to.range.len());
+            if from.range.start + length <= bytes.len() && to.range.start + length <= bytes.len() {
+                bytes.copy_within(from.range.start..from.range.start + length, to.range.start);
+            }
+        }
         26..30 => overwrite(bytes, random),
-        30 => truncate(bytes, layout, random),
+        30 => {
+            let at = match random.choice(&layout.structures) {
+                Some(structure) if random.bool() => {
+                    [structure.range.start, structure.range.end][random.usize(..2)]
+                }
+                _ => bytes.len() - random.usize(..=bytes.len().min(64)),
+            };
+            bytes.truncate(at);
+        }
         _ => {
             let more = random.usize(..64).min(max_size.saturating_sub(bytes.len()));
             bytes.extend(std::iter::repeat_with(|| random.u8(..)).take(more));
@@ -113,68 +154,9 @@ fn change(bytes: &mut Vec<u8>, layout: &Layout, max_size: usize, random: &mut fa
     }
 }
 
-/// Sets a field to a boundary, or to a value near its own.
-fn change_field(bytes: &mut [u8], layout: &Layout, random: &mut fastrand::Rng) {
-    let Some(field) = layout.field(random) else { return };
-    let Some(value) = field.get(bytes, layout.is_big_endian) else { return };
-    let bits = field.width as u32 * 8;
-    let size = bytes.len() as u64;
-    let value = match random.u8(..14) {
-        0 => 0,
-        1 => 1,
-        2 => u64::MAX,
-        3 => u64::MAX - 1,
-        4 => u64::MAX >> (65 - bits),
-        5 => 1 << (bits - 1),
-        6 | 7 => value.wrapping_add(1),
-        8 | 9 => value.wrapping_sub(1),
-        10 => value ^ 1 << random.u32(..bits),
-        11 => [value.wrapping_mul(2), value / 2, value.wrapping_add(8), value.wrapping_sub(8)]
-            [random.usize(..4)],
-        12 => [size, size.wrapping_sub(1), size.wrapping_sub(value), size + 1][random.usize(..4)],
-        _ => random.u64(..) >> random.u32(..64),
-    };
-    field.set(bytes, value, layout.is_big_endian);
-}
-
-/// Copies a field over another one of its width, or swaps the two.
-fn copy_field(bytes: &mut [u8], layout: &Layout, random: &mut fastrand::Rng) {
-    let Some(field) = layout.field(random) else { return };
-    let same = layout.fields.iter().filter(|other| other.width == field.width);
-    let Some(other) = random.choice(same.collect::<Vec<_>>()).copied() else { return };
-    let is_big_endian = layout.is_big_endian;
-    let (Some(value), Some(others)) = (field.get(bytes, is_big_endian), other.get(bytes, is_big_endian))
-    else {
-        return;
-    };
-    field.set(bytes, others, is_big_endian);
-    if random.bool() {
-        other.set(bytes, value, is_big_endian);
-    }
-}
-
-/// Copies a structure over another one of its kind.
-fn copy_structure(bytes: &mut [u8], layout: &Layout, random: &mut fastrand::Rng) {
-    let Some(from) = random.choice(&layout.structures) else { return };
-    let same = layout.structures.iter().filter(|other| other.kind == from.kind && *other != from);
-    let Some(to) = random.choice(same.collect::<Vec<_>>()) else { return };
-    let length = from.range.len().min(to.range.len());
-    if from.range.start + length <= bytes.len() && to.range.start + length <= bytes.len() {
-        bytes.copy_within(from.range.start..from.range.start + length, to.range.start);
-    }
-}
-
-fn truncate(bytes: &mut Vec<u8>, layout: &Layout, random: &mut fastrand::Rng) {
-    let at = match random.choice(&layout.structures) {
-        Some(structure) if random.bool() => [structure.range.start, structure.range.end][random.usize(..2)],
-        _ => bytes.len() - random.usize(..=bytes.len().min(64)),
-    };
-    bytes.truncate(at);
-}
-
 impl Layout {
     /// Chooses a structure, then a field in it, so that small structures are changed as often as large ones.
-    fn field(&self, random: &mut fastrand::Rng) -> Option<Field> {
+    fn field(&self, random: &mut Rng) -> Option<Field> {
         let Structure { range, .. } = random.choice(&self.structures)?;
         let start = self.fields.partition_point(|field| field.at < range.start);
         let end = self.fields.partition_point(|field| field.at < range.end);

@@ -2,7 +2,7 @@
 
 use super::{Field, Format, Layout, Structure};
 
-pub const FORMAT: Format = Format { layout, repair: |_, _| {} };
+pub const FORMAT: Format = Format { layout, special: None, repair: |_, _| {} };
 
 fn layout(bytes: &[u8]) -> Layout {
     let wide = bytes.get(3) == Some(&5);

@@ -1,44 +1,75 @@
-//! Mutates TIFF files with knowledge of their directories: classic and BigTIFF, in both byte orders.
+//! The structures of TIFF files, classic and BigTIFF, in both byte orders, and mutations that know their tags.
 
 use fastrand::Rng;
 
-use super::Field;
+use super::{Field, Format, Layout, Structure};
 
-/// Largest number of directories and of entries that are looked at.
+pub const FORMAT: Format = Format { layout, special: Some(special), repair: |_, _| {} };
+
+/// Maximum number of directories, of their entries, and of the values of an entry.
 const MAX_VALUES: usize = 64;
 
-/// Mutates the first `size` bytes of `data` in place, and returns the new size, at most `max_size`.
-pub fn mutate(data: &mut [u8], size: usize, max_size: usize, seed: u32) -> usize {
-    super::in_place(data, size, max_size, seed, |bytes, _, random| change(bytes, random))
+fn layout(bytes: &[u8]) -> Layout {
+    let mut layout = Layout::default();
+    let mut copy = bytes.to_vec();
+    let Some(tiff) = Tiff::of(&mut copy) else { return layout };
+    layout.is_big_endian = tiff.is_big_endian;
+    let number = tiff.number();
+    let mut push = |kind: [u8; 4], at: usize, widths: &[usize]| {
+        let mut end = at;
+        for width in widths {
+            layout.fields.push(Field { at: end, width: *width });
+            end += width;
+        }
+        layout.structures.push(Structure { kind, range: at..end });
+    };
+    for directory in tiff.directories() {
+        push(*b"link", directory.link, &[number]);
+        push(*b"head", directory.at, &[tiff.head_size()]);
+        push(*b"link", directory.next, &[number]);
+        for entry in directory.entries {
+            push(*b"tag ", entry.at, &[2, 2, number, number]);
+            let [low, high] = entry.tag.to_le_bytes();
+            push([b'v', b':', low, high], entry.values, &vec![entry.size; entry.count.min(MAX_VALUES)]);
+        }
+    }
+    layout.fields.sort_by_key(|field| field.at);
+    layout
 }
 
-/// Changes a file in one to four ways.
-fn change(bytes: &mut Vec<u8>, random: &mut Rng) {
-    for _ in 0..random.usize(1..=4) {
-        let Some(mut tiff) = Tiff::of(bytes) else { return };
-        let directories = tiff.directories();
-        let Some(directory) = random.choice(&directories) else { return };
-        let Some(entry) = random.choice(&directory.entries).copied() else { return };
-        match random.u32(0..24) {
-            0..=6 => tiff.change_value(&entry, random),
-            7 => tiff.put(entry.at + 2, 2, random.u64(0..20)),
-            8 => tiff.put(
-                entry.at + 4,
-                tiff.number(),
-                (entry.count as u64).wrapping_add(random.u64(0..5)).wrapping_sub(2),
-            ),
-            9 => tiff.rearrange(directory, random),
-            10..=13 => tiff.insert(directory, random),
-            14 => tiff.link(&directories, random),
-            15..=16 => tiff.change_samples(directory, random),
-            17..=19 => tiff.change_pieces(directory, random),
-            20..=21 => tiff.damage(directory, random),
-            22 => tiff.change_text(directory, random),
-            _ => tiff.resize(random),
+/// Changes the values of a tag, or inserts one.
+fn special(bytes: &mut Vec<u8>, random: &mut Rng) {
+    let Some(mut tiff) = Tiff::of(bytes) else { return };
+    let directories = tiff.directories();
+    let Some(directory) = random.choice(&directories) else { return };
+    let Some(entry) = random.choice(&directory.entries) else { return };
+    match random.u8(..16) {
+        // A strip or tile is missing.
+        0..2 => {
+            let index = random.usize(..MAX_VALUES);
+            for table in directory.entries.iter().filter(|entry| matches!(entry.tag, 273 | 279 | 324 | 325)) {
+                tiff.set_value(table, index % table.count.max(1), 0);
+            }
         }
-        if random.bool() {
-            repair_byte_counts(bytes);
+        2..7 => tiff.insert(directory, random),
+        _ if is_text(entry.tag) => {
+            for (index, byte) in random_text(entry.tag, random).into_iter().take(entry.count).enumerate() {
+                tiff.set_value(entry, index, byte.into());
+            }
         }
+        // One value, or all.
+        _ => {
+            let count = entry.count.clamp(1, MAX_VALUES);
+            let index = random.usize(..count);
+            let old = tiff.get(entry.values + index * entry.size, entry.size).unwrap_or(0);
+            let value = likely_value(entry.tag, old, tiff.bytes.len(), random);
+            for index in if random.bool() { 0..count } else { index..index + 1 } {
+                tiff.set_value(entry, index, value);
+            }
+        }
+    }
+    if random.bool() {
+        tiff.repair_byte_counts();
     }
 }
 
@@ -59,7 +90,6 @@ struct Directory {
     next: usize,
 }
 
-#[derive(Clone, Copy)]
 struct Entry {
     at: usize,
     tag: u16,
@@ -103,11 +133,6 @@ impl<'a> Tiff<'a> {
     /// Writes a number, unless its position is outside the file.
     fn put(&mut self, at: usize, width: usize, value: u64) {
         Field { at, width }.set(self.bytes, value, self.is_big_endian);
-    }
-
-    /// Returns a value of an entry.
-    fn value(&self, entry: &Entry, index: usize) -> Option<u64> {
-        self.get(entry.values + index * entry.size, entry.size)
     }
 
     /// Sets a value of an entry.
@@ -154,42 +179,7 @@ impl<'a> Tiff<'a> {
         Some(Entry { at, tag: self.get(at, 2)? as u16, count, values, size })
     }
 
-    /// Sets one value of an entry, or all.
-    fn change_value(&mut self, entry: &Entry, random: &mut Rng) {
-        let index = random.usize(0..entry.count.clamp(1, MAX_VALUES));
-        let old = self.value(entry, index).unwrap_or(0);
-        let value = likely_value(entry.tag, old, self.bytes.len(), random);
-        let all = random.u8(0..3) == 0;
-        for index in if all { 0..entry.count.min(MAX_VALUES) } else { index..index + 1 } {
-            self.set_value(entry, index, value);
-        }
-    }
-
-    /// Swaps, duplicates or removes entries.
-    fn rearrange(&mut self, directory: &Directory, random: &mut Rng) {
-        let size = self.entry_size();
-        let mut entry = || random.choice(&directory.entries);
-        let (Some(one), Some(other), Some(last)) = (entry(), entry(), directory.entries.last()) else {
-            return;
-        };
-        let end = last.at + size;
-        if end > self.bytes.len() {
-            return;
-        }
-        match random.u8(0..3) {
-            0 => (0..size).for_each(|index| self.bytes.swap(one.at + index, other.at + index)),
-            1 => self.bytes.copy_within(one.at..one.at + size, other.at),
-            _ => {
-                self.bytes.copy_within(one.at + size..end, one.at);
-                let left = self.get(directory.at, self.head_size()).unwrap_or(1).saturating_sub(1);
-                let next = self.get(directory.next, self.number()).unwrap_or(0);
-                self.put(directory.at, self.head_size(), left);
-                self.put(end - size, self.number(), next);
-            }
-        }
-    }
-
-    /// Replaces a directory by one at the end of the file that has a further entry.
+    /// Replaces a directory by one at the end of the file that has a further entry, with likely values.
     fn insert(&mut self, directory: &Directory, random: &mut Rng) {
         let (number, size) = (self.number(), self.entry_size());
         let tag = *random.choice(TAGS).expect("tags");
@@ -199,9 +189,33 @@ impl<'a> Tiff<'a> {
             .iter()
             .filter_map(|entry| self.bytes.get(entry.at..entry.at + size).map(<[u8]>::to_vec))
             .collect();
+        let (kind, width, values): (_, _, Vec<u64>) = if is_text(tag) {
+            (2, 1, random_text(tag, random).into_iter().map(u64::from).collect())
+        } else {
+            let types = [(3, 2), (3, 2), (4, 4), (1, 1), (16, 8), (12, 8), (5, 8)];
+            let (kind, width) = *random.choice(&types).expect("types");
+            let count = *random.choice(&[1, 1, 1, 1, 2, 3, 4, 9]).expect("counts");
+            (kind, width, (0..count).map(|_| likely_value(tag, 1, self.bytes.len(), random)).collect())
+        };
+        // The values, then the entry, which moves to the directory.
+        let (at, length) = (self.bytes.len(), values.len() * width);
+        let head = at + length.max(number);
+        self.bytes.resize(head + size, 0);
+        for (index, value) in values.iter().enumerate() {
+            self.put(at + index * width, width, *value);
+        }
+        self.put(head, 2, tag.into());
+        self.put(head + 2, 2, kind);
+        self.put(head + 4, number, values.len() as u64);
+        if length <= number {
+            self.bytes.copy_within(at..at + number, head + 4 + number);
+        } else {
+            self.put(head + 4 + number, number, at as u64);
+        }
+        let entry = self.bytes.split_off(head);
         let place = directory.entries.iter().position(|entry| entry.tag >= tag).unwrap_or(entries.len());
         let place = if random.u8(0..8) == 0 { random.usize(0..=entries.len()) } else { place };
-        entries.insert(place.min(entries.len()), self.new_entry(tag, random));
+        entries.insert(place.min(entries.len()), entry);
         let at = self.bytes.len();
         self.bytes.resize(at + self.head_size(), 0);
         self.put(at, self.head_size(), entries.len() as u64);
@@ -212,145 +226,39 @@ impl<'a> Tiff<'a> {
         self.put(directory.link, number, at as u64);
     }
 
-    /// Returns an entry with likely values, which may be at the end of the file.
-    fn new_entry(&mut self, tag: u16, random: &mut Rng) -> Vec<u8> {
-        let (old, number) = (self.bytes.len(), self.number());
-        let count = *random.choice(&[1, 1, 1, 1, 2, 3, 4, 9]).expect("counts");
-        let (kind, size) =
-            *random.choice(&[(3, 2), (3, 2), (4, 4), (1, 1), (16, 8), (12, 8), (5, 8)]).expect("types");
-        let values: Vec<u64> = (0..count).map(|_| likely_value(tag, 1, old, random)).collect();
-        let text = matches!(tag, 42112 | 42113).then(|| random_text(tag, random));
-        let length = text.as_ref().map_or(count * size, Vec::len);
-        let at = old + self.entry_size();
-        self.bytes.resize(at + length.max(number), 0);
-        match &text {
-            Some(text) => self.bytes[at..at + length].copy_from_slice(text),
-            None => (0..count).for_each(|index| self.put(at + index * size, size, values[index])),
-        }
-        self.put(old, 2, tag.into());
-        self.put(old + 2, 2, if text.is_some() { 2 } else { kind });
-        self.put(old + 4, self.number(), if text.is_some() { length } else { count } as u64);
-        if length <= number {
-            self.bytes.copy_within(at..at + number, old + 4 + number);
-        } else {
-            self.put(old + 4 + self.number(), self.number(), at as u64);
-        }
-        let entry = self.bytes[old..at].to_vec();
-        if length <= number {
-            self.bytes.truncate(old);
-        }
-        entry
-    }
-
-    /// Lets the chain continue elsewhere.
-    fn link(&mut self, directories: &[Directory], random: &mut Rng) {
-        let (Some(from), Some(to)) = (random.choice(directories), random.choice(directories)) else { return };
-        let target = match random.u8(0..4) {
-            0 => 0,
-            1 => random.u64(0..=self.bytes.len() as u64),
-            _ => to.at as u64,
-        };
-        self.put(from.next, self.number(), target);
-    }
-
-    /// Sets BitsPerSample and SampleFormat of all samples.
-    fn change_samples(&mut self, directory: &Directory, random: &mut Rng) {
-        let bits = *random.choice(&[1, 2, 4, 7, 8, 12, 16, 24, 31, 32, 64, 128]).expect("widths");
-        let format = random.u64(1..=6);
-        for entry in &directory.entries {
-            let value = match entry.tag {
-                258 => bits,
-                339 => format,
-                _ => continue,
+    /// Makes the byte counts of uncompressed strips and tiles those that libtiff expects, as far as their entries exist.
+    fn repair_byte_counts(&mut self) {
+        for directory in self.directories() {
+            let value = |tag: u16, default: u64| {
+                let entry = directory.entries.iter().find(|entry| entry.tag == tag);
+                entry
+                    .and_then(|entry| self.get(entry.values, entry.size))
+                    .unwrap_or(default)
+                    .clamp(1, 1 << 16)
             };
-            for index in 0..entry.count.min(MAX_VALUES) {
-                self.set_value(entry, index, value);
+            let planar = value(284, 1) == 2;
+            let samples = if planar { 1 } else { value(277, 1) };
+            let width = value(322, value(256, 1));
+            let row = (width * samples * value(258, 1)).div_ceil(8);
+            let (height, rows) = (value(257, 1), value(323, value(278, u64::MAX)));
+            let is_tiled = directory.entries.iter().any(|entry| entry.tag == 323);
+            if value(259, 1) != 1 {
+                continue;
             }
-        }
-    }
-
-    /// Exchanges, shifts or removes strips or tiles, or changes the size of one.
-    fn change_pieces(&mut self, directory: &Directory, random: &mut Rng) {
-        let tables = directory.entries.iter().filter(|entry| matches!(entry.tag, 273 | 279 | 324 | 325));
-        let tables: Vec<Entry> = tables.copied().collect();
-        let Some(table) = random.choice(&tables) else { return };
-        let mut index = || random.usize(0..table.count.clamp(1, MAX_VALUES));
-        let (one, other) = (index(), index());
-        let (Some(first), Some(second)) = (self.value(table, one), self.value(table, other)) else { return };
-        match random.u8(0..6) {
-            0 => {
-                self.set_value(table, one, second);
-                self.set_value(table, other, first);
+            let strips = height.div_ceil(rows);
+            for entry in directory.entries.iter().filter(|entry| matches!(entry.tag, 279 | 325)) {
+                for index in 0..entry.count.min(MAX_VALUES) {
+                    let last = !is_tiled && (index as u64 + 1).is_multiple_of(strips);
+                    let rows = if last { height - rows * (strips - 1) } else { rows };
+                    self.set_value(entry, index, row * rows);
+                }
             }
-            1 => self.set_value(table, one, second),
-            2 => self.set_value(table, one, 0),
-            3 => self.set_value(table, one, first.wrapping_add(random.u64(0..5)).wrapping_sub(2)),
-            4 => self.set_value(table, one, random.u64(0..=self.bytes.len() as u64 + 8)),
-            _ => tables.iter().for_each(|table| self.set_value(table, one, 0)),
-        }
-    }
-
-    /// Changes a byte of a strip or tile.
-    fn damage(&mut self, directory: &Directory, random: &mut Rng) {
-        let Some(table) = directory.entries.iter().find(|entry| matches!(entry.tag, 273 | 324)) else {
-            return;
-        };
-        let index = random.usize(0..table.count.clamp(1, MAX_VALUES));
-        let Some(start) = self.value(table, index) else { return };
-        let at = usize::try_from(start).unwrap_or(0).saturating_add(random.usize(0..64));
-        if let Some(byte) = self.bytes.get_mut(at) {
-            *byte = if random.bool() { random.u8(..) } else { *byte ^ (1 << random.u8(0..8)) };
-        }
-    }
-
-    /// Writes a text that a reader interprets over another one, as far as there is space.
-    fn change_text(&mut self, directory: &Directory, random: &mut Rng) {
-        let Some(entry) = directory.entries.iter().find(|entry| matches!(entry.tag, 42112 | 42113)) else {
-            return;
-        };
-        let text = random_text(entry.tag, random);
-        for (index, byte) in text.iter().take(entry.count).enumerate() {
-            self.put(entry.values + index, 1, (*byte).into());
-        }
-    }
-
-    /// Truncates or extends the file.
-    fn resize(&mut self, random: &mut Rng) {
-        let length = self.bytes.len();
-        match random.u8(0..3) {
-            0 => self.bytes.truncate(random.usize(0..=length)),
-            1 => self.bytes.truncate(length.saturating_sub(random.usize(0..16))),
-            _ => self.bytes.extend(std::iter::repeat_with(|| random.u8(..)).take(16)),
         }
     }
 }
 
-/// Makes the byte counts of uncompressed strips and tiles those that libtiff expects, as far as their entries exist.
-fn repair_byte_counts(bytes: &mut Vec<u8>) {
-    let Some(mut tiff) = Tiff::of(bytes) else { return };
-    for directory in tiff.directories() {
-        let value = |tag: u16, default: u64| {
-            let entry = directory.entries.iter().find(|entry| entry.tag == tag);
-            entry.and_then(|entry| tiff.get(entry.values, entry.size)).unwrap_or(default).clamp(1, 1 << 16)
-        };
-        let planar = value(284, 1) == 2;
-        let samples = if planar { 1 } else { value(277, 1) };
-        let width = value(322, value(256, 1));
-        let row = (width * samples * value(258, 1)).div_ceil(8);
-        let (height, rows) = (value(257, 1), value(323, value(278, u64::MAX)));
-        let is_tiled = directory.entries.iter().any(|entry| entry.tag == 323);
-        if value(259, 1) != 1 {
-            continue;
-        }
-        let strips = height.div_ceil(rows);
-        for entry in directory.entries.iter().filter(|entry| matches!(entry.tag, 279 | 325)) {
-            for index in 0..entry.count.min(MAX_VALUES) {
-                let last = !is_tiled && (index as u64 + 1).is_multiple_of(strips);
-                let rows = if last { height - rows * (strips - 1) } else { rows };
-                tiff.set_value(entry, index, row * rows);
-            }
-        }
-    }
+fn is_text(tag: u16) -> bool {
+    matches!(tag, 42112 | 42113)
 }
 
 /// Tags that `insert` adds.
