@@ -367,7 +367,15 @@ fn tiff_allows(difference: &Difference<'_>) -> bool {
     let (Some(ours), Some(theirs), Some(array)) = (ours, theirs, store.hierarchy.array(path)) else {
         return false;
     };
-    if converts_colors(array) {
+    // I5: GDAL converts the colors of stored samples, which it does not where strips or tiles are missing. Image formats
+    // convert colors themselves, and subsampled YCbCr is not referenced.
+    let name = array.attributes.get("photometric_interpretation").and_then(|name| name.as_str());
+    let has_colors = match name {
+        Some("YCbCr") => !array.chunks.references.is_empty(),
+        name => !matches!(name, Some("WhiteIsZero" | "BlackIsZero" | "RGB" | "RGB Palette")),
+    };
+    let is_image = |codec: &Codec| matches!(codec, Codec::Image { .. } | Codec::Tiff(_));
+    if has_colors && !array.codecs.iter().any(is_image) {
         return true;
     }
     match kind {
@@ -436,17 +444,6 @@ fn has_long_chunks(file: &[u8], array: &Array) -> bool {
         file.get(range).is_some_and(|bytes| decode(bytes).map_or(true, |decoded| decoded.len() > size))
     };
     array.chunks.references.iter().flat_map(References::iter).any(|(_, reference)| is_long(reference))
-}
-
-/// I5: whether GDAL converts the colors of stored samples, which it does not where strips or tiles are missing. Image formats
-/// convert colors themselves, and subsampled YCbCr is not referenced.
-fn converts_colors(array: &Array) -> bool {
-    let name = array.attributes.get("photometric_interpretation").and_then(|name| name.as_str());
-    let is_converted = match name {
-        Some("YCbCr") => !array.chunks.references.is_empty(),
-        name => !matches!(name, Some("WhiteIsZero" | "BlackIsZero" | "RGB" | "RGB Palette")),
-    };
-    is_converted && !array.codecs.iter().any(|codec| matches!(codec, Codec::Image { .. } | Codec::Tiff(_)))
 }
 
 /// Returns the bytes of each element.
