@@ -26,8 +26,6 @@ mod groups;
 mod io;
 mod layout;
 pub mod model;
-#[cfg(test)]
-mod mutations;
 mod object_header;
 mod read;
 mod reference;
@@ -37,6 +35,8 @@ mod superblock;
 mod symbol_tables;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
 mod value;
 mod virtual_dataset;
 
