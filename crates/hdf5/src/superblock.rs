@@ -70,100 +70,67 @@ pub(crate) fn parse(bytes: &[u8], address: u64) -> Result<Superblock, Error> {
     let unknown = Format { base: 0, offset_size: 8, length_size: 8 };
     let mut reader = Reader::new(STRUCTURE, bytes, address, unknown);
     reader.skip(8)?;
-    match reader.version(0..=3)? {
-        version @ (0 | 1) => parse_old(reader, bytes, address, version),
-        version => parse_new(reader, bytes, address, version),
-    }
-}
-
-fn parse_old(mut reader: Reader<'_>, bytes: &[u8], address: u64, version: u8) -> Result<Superblock, Error> {
-    let versions = [reader.u8()?, reader.u8()?, reader.u8()?, reader.u8()?];
-    if let [free_space, entries, _, shared] = versions
-        && [free_space, entries, shared] != [0; 3]
-    {
-        return Err(reader.unsupported(format!("versions {versions:?} of its parts, expected 0")));
-    }
-    let sizes = sizes(&mut reader)?;
-    reader.skip(1)?;
-    let (symbols, groups) = (reader.u16()?, reader.u16()?);
-    let flags = reader.u32()?;
-    let chunks = if version == 0 { TreeRanks::DEFAULT.chunks } else { reader.u16()? };
-    reader.skip(if version == 0 { 0 } else { 2 })?;
-    let ranks = TreeRanks { symbols, groups, chunks };
-    if symbols == 0 || groups == 0 || flags > FLAGS.into() {
-        return Err(
-            reader.malformed(format!("{ranks:?} and flags {flags:#x}, expected 1 or more and at most 7"))
-        );
-    }
-    let (mut reader, stored_base) = rebase(bytes, address, &reader, sizes)?;
-    let format = reader.format();
-    reader.address()?;
-    let end = end_of_file(&mut reader, stored_base)?;
-    let driver_block = reader.address()?;
-    // The offset of its name.
-    reader.skip(u64::from(sizes.1))?;
-    let root = reader.defined_address()?;
-    Ok(Superblock { version, address, format, extension: None, driver_block, root, end, ranks })
-}
-
-fn parse_new(mut reader: Reader<'_>, bytes: &[u8], address: u64, version: u8) -> Result<Superblock, Error> {
-    let sizes = sizes(&mut reader)?;
-    let flags = reader.u8()?;
-    if version == 3 && flags & OPEN_FOR_WRITING != 0 {
-        return Err(reader.unsupported("file marked as open for writing (h5clear -s clears the mark)"));
-    }
-    if flags > FLAGS {
-        return Err(reader.malformed(format!("flags {flags:#04x}, expected at most 7")));
-    }
-    let (mut reader, stored_base) = rebase(bytes, address, &reader, sizes)?;
-    let format = reader.format();
-    let extension = reader.address()?;
-    let end = end_of_file(&mut reader, stored_base)?;
-    let root = reader.defined_address()?;
-    reader.skip(4)?;
-    let length = bytes.len().saturating_sub(reader.remaining());
-    cursor::checked(STRUCTURE, address, bytes.get(..length).unwrap_or(bytes))?;
-    let ranks = TreeRanks::DEFAULT;
-    Ok(Superblock { version, address, format, extension, driver_block: None, root, end, ranks })
-}
-
-/// Reads the sizes of offsets and lengths.
-fn sizes(reader: &mut Reader<'_>) -> Result<(u8, u8), Error> {
-    let sizes = (reader.u8()?, reader.u8()?);
-    let known = |size| matches!(size, 2 | 4 | 8);
-    if known(sizes.0) && known(sizes.1) {
-        return Ok(sizes);
-    }
-    let problem = format!("size of offsets {} and size of lengths {}, expected 2, 4 or 8", sizes.0, sizes.1);
-    Err(reader.unsupported(problem))
-}
-
-/// Reads the base address. Returns a reader that adds the superblock's own address instead.
-///
-/// Like the library, takes the address of the superblock as base address, whatever is stored: a user block can have
-/// been added or removed after the file was written.
-fn rebase<'a>(
-    bytes: &'a [u8],
-    address: u64,
-    at: &Reader<'_>,
-    (offset_size, length_size): (u8, u8),
-) -> Result<(Reader<'a>, u64), Error> {
-    let mut reader =
-        Reader::new(STRUCTURE, bytes, address, Format { base: address, offset_size, length_size });
-    reader.skip(at.position().saturating_sub(address))?;
-    let stored_base = reader.uint(offset_size)?;
-    Ok((reader, stored_base))
-}
-
-/// Reads the end of the file, corrected for a moved base address.
-fn end_of_file(reader: &mut Reader<'_>, stored_base: u64) -> Result<u64, Error> {
-    let end = reader.defined_address()?;
-    match end.checked_sub(stored_base).filter(|corrected| *corrected > reader.format().base) {
-        Some(corrected) => Ok(corrected),
-        None => {
-            Err(reader.malformed(format!("end of file {end:#x}, expected one after base {stored_base:#x}")))
+    let version = reader.version(0..=3)?;
+    let is_old = version < 2;
+    if is_old {
+        let versions = [reader.u8()?, reader.u8()?, reader.u8()?, reader.u8()?];
+        if let [free_space, entries, _, shared] = versions
+            && [free_space, entries, shared] != [0; 3]
+        {
+            return Err(reader.unsupported(format!("versions {versions:?} of its parts, expected 0")));
         }
     }
+    let (offset_size, length_size) = (reader.u8()?, reader.u8()?);
+    if [offset_size, length_size].iter().any(|size| !matches!(size, 2 | 4 | 8)) {
+        let sizes = format!("size of offsets {offset_size} and size of lengths {length_size}");
+        return Err(reader.unsupported(format!("{sizes}, expected 2, 4 or 8")));
+    }
+    let mut ranks = TreeRanks::DEFAULT;
+    if is_old {
+        reader.skip(1)?;
+        (ranks.symbols, ranks.groups) = (reader.u16()?, reader.u16()?);
+        let flags = reader.u32()?;
+        if version == 1 {
+            ranks.chunks = reader.u16()?;
+            reader.skip(2)?;
+        }
+        if ranks.symbols == 0 || ranks.groups == 0 || flags > FLAGS.into() {
+            let found = format!("{ranks:?} and flags {flags:#x}");
+            return Err(reader.malformed(format!("{found}, expected 1 or more and at most 7")));
+        }
+    } else {
+        let flags = reader.u8()?;
+        if version == 3 && flags & OPEN_FOR_WRITING != 0 {
+            return Err(reader.unsupported("file marked as open for writing (h5clear -s clears the mark)"));
+        }
+        if flags > FLAGS {
+            return Err(reader.malformed(format!("flags {flags:#04x}, expected at most 7")));
+        }
+    }
+    // Like the library, takes the address of the superblock as base address, whatever is stored: a user block can have
+    // been added or removed after the file was written.
+    let (format, at) = (Format { base: address, offset_size, length_size }, reader.position());
+    let mut reader = Reader::new(STRUCTURE, bytes, address, format);
+    reader.skip(at.saturating_sub(address))?;
+    let stored_base = reader.uint(offset_size)?;
+    // Old superblocks have the address of the free space here.
+    let extension = reader.address()?.filter(|_| !is_old);
+    let end = reader.defined_address()?;
+    let Some(end) = end.checked_sub(stored_base).filter(|corrected| *corrected > address) else {
+        return Err(
+            reader.malformed(format!("end of file {end:#x}, expected one after base {stored_base:#x}"))
+        );
+    };
+    let driver_block = if is_old { reader.address()? } else { None };
+    // The symbol table entry of an old root group starts with the offset of its name.
+    reader.skip(if is_old { length_size.into() } else { 0 })?;
+    let root = reader.defined_address()?;
+    if !is_old {
+        reader.skip(4)?;
+        let length = bytes.len().saturating_sub(reader.remaining());
+        cursor::checked(STRUCTURE, address, bytes.get(..length).unwrap_or(bytes))?;
+    }
+    Ok(Superblock { version, address, format, extension, driver_block, root, end, ranks })
 }
 
 // Metadata cache image: structures that the library kept in its cache image instead of writing them to their addresses
