@@ -92,9 +92,23 @@ pub(crate) fn parse(bytes: &[u8], address: u64, format: Format) -> Result<Layout
             let (rank, address) = (reader.u8()?, reader.address()?);
             check_rank(&reader, rank, 2)?;
             let sizes = (0..rank).map(|_| reader.u32().map(u64::from)).collect::<Result<Vec<_>, _>>()?;
-            btree_chunks(&reader, 3, sizes, address).map(LayoutMessage::Chunked)
+            Ok(LayoutMessage::Chunked(ChunkedLayout { address, ..chunks(&reader, version, sizes)? }))
         }
-        (2, _) => parse_indexed_chunks(&mut reader, version).map(LayoutMessage::Chunked),
+        (2, _) => {
+            let (flags, rank, width) = (reader.u8()?, reader.u8()?, reader.u8()?);
+            check_rank(&reader, rank, 2)?;
+            if flags & !(UNFILTERED_EDGES | SINGLE_FILTERED) != 0 {
+                return Err(reader.unsupported(format!("chunk flags {flags:#04x}, expected 0 to 3")));
+            }
+            if !(1..=8).contains(&width) {
+                return Err(reader.malformed(format!("chunk sizes of {width} bytes, expected 1 to 8")));
+            }
+            let sizes = (0..rank).map(|_| reader.uint(width)).collect::<Result<Vec<_>, _>>()?;
+            let chunks = chunks(&reader, version, sizes)?;
+            let (index, single) = index(&mut reader, flags)?;
+            let (unfiltered_edges, address) = (flags & UNFILTERED_EDGES != 0, reader.address()?);
+            Ok(LayoutMessage::Chunked(ChunkedLayout { unfiltered_edges, index, single, address, ..chunks }))
+        }
         (3, 4..) => {
             let collection = reader.address()?;
             let index = reader.u32()?;
@@ -116,7 +130,7 @@ fn parse_old(reader: &mut Reader<'_>, version: u8) -> Result<LayoutMessage, Erro
             reader.bytes(u64::from(length)).map(LayoutMessage::Compact)
         }
         1 => Ok(LayoutMessage::Contiguous { address, length: None }),
-        2 => btree_chunks(reader, version, sizes, address).map(LayoutMessage::Chunked),
+        2 => Ok(LayoutMessage::Chunked(ChunkedLayout { address, ..chunks(reader, version, sizes)? })),
         _ => Err(reader.unsupported(format!("layout class {class} in version {version}"))),
     }
 }
@@ -129,53 +143,26 @@ fn check_rank(reader: &Reader<'_>, rank: u8, least: u8) -> Result<(), Error> {
     Err(reader.malformed(format!("{rank} dimensions, expected {least} to {most}")))
 }
 
-fn btree_chunks(
-    reader: &Reader<'_>,
-    version: u8,
-    sizes: Vec<u64>,
-    address: Option<u64>,
-) -> Result<ChunkedLayout, Error> {
-    let (chunk_shape, element_size) = split_sizes(reader, sizes)?;
-    let index = ChunkIndexKind::BTree1;
-    Ok(ChunkedLayout {
-        version,
-        chunk_shape,
-        element_size,
-        unfiltered_edges: false,
-        index,
-        single: None,
-        address,
-    })
-}
-
-/// Separates the chunk shape from the element size, which is stored as the last dimension.
-fn split_sizes(reader: &Reader<'_>, mut sizes: Vec<u64>) -> Result<(Vec<u64>, u64), Error> {
+/// Separates the chunk shape from the element size, which is stored as the last dimension. Returns unallocated chunks in a
+/// version 1 B-tree.
+fn chunks(reader: &Reader<'_>, version: u8, mut sizes: Vec<u64>) -> Result<ChunkedLayout, Error> {
     match sizes.pop() {
         Some(element_size) if !sizes.is_empty() && element_size > 0 && !sizes.contains(&0) => {
-            Ok((sizes, element_size))
+            Ok(ChunkedLayout {
+                version,
+                chunk_shape: sizes,
+                element_size,
+                unfiltered_edges: false,
+                index: ChunkIndexKind::BTree1,
+                single: None,
+                address: None,
+            })
         }
         last => {
             Err(reader
                 .malformed(format!("chunk shape {sizes:?} and element size {last:?}, expected 1 or more")))
         }
     }
-}
-
-fn parse_indexed_chunks(reader: &mut Reader<'_>, version: u8) -> Result<ChunkedLayout, Error> {
-    let (flags, rank, width) = (reader.u8()?, reader.u8()?, reader.u8()?);
-    check_rank(reader, rank, 2)?;
-    if flags & !(UNFILTERED_EDGES | SINGLE_FILTERED) != 0 {
-        return Err(reader.unsupported(format!("chunk flags {flags:#04x}, expected 0 to 3")));
-    }
-    if !(1..=8).contains(&width) {
-        return Err(reader.malformed(format!("chunk sizes of {width} bytes, expected 1 to 8")));
-    }
-    let sizes = (0..rank).map(|_| reader.uint(width)).collect::<Result<Vec<_>, _>>()?;
-    let (chunk_shape, element_size) = split_sizes(reader, sizes)?;
-    let (index, single) = index(reader, flags)?;
-    let unfiltered_edges = flags & UNFILTERED_EDGES != 0;
-    let address = reader.address()?;
-    Ok(ChunkedLayout { version, chunk_shape, element_size, unfiltered_edges, index, single, address })
 }
 
 /// Reads the chunk index type. Parameters of arrays and trees are not used: their headers repeat them.
