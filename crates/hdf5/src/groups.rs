@@ -28,7 +28,14 @@ pub(crate) async fn read_links(
     format: Format,
     groups: &[&Header],
 ) -> Result<Vec<Result<Vec<Link>, Error>>, Error> {
-    let storages: Vec<_> = groups.iter().map(|header| Storage::of(header, format)).collect();
+    let storage = |header: &&Header| {
+        if let Some(dense) = header.parsed(kind::LINK_INFO, format, parse_link_info)? {
+            return Ok(dense.map_or(Storage::Compact, Storage::Dense));
+        }
+        let table = header.parsed(kind::SYMBOL_TABLE, format, symbol_tables::parse)?;
+        Ok(table.map_or(Storage::Compact, Storage::Table))
+    };
+    let storages: Vec<_> = groups.iter().map(storage).collect();
     let (mut tables, mut dense) = (Vec::new(), Vec::new());
     for storage in storages.iter().flatten() {
         match storage {
@@ -95,16 +102,6 @@ enum Storage {
     Table(SymbolTable),
 }
 
-impl Storage {
-    fn of(header: &Header, format: Format) -> Result<Self, Error> {
-        if let Some(dense) = header.parsed(kind::LINK_INFO, format, parse_link_info)? {
-            return Ok(dense.map_or(Self::Compact, Self::Dense));
-        }
-        let table = header.parsed(kind::SYMBOL_TABLE, format, symbol_tables::parse)?;
-        Ok(table.map_or(Self::Compact, Self::Table))
-    }
-}
-
 // Link Info message, 0x0002 (specification IV.A.2.c).
 //
 // ```text
@@ -161,9 +158,30 @@ pub(crate) async fn read_dense(
     let trees: Vec<_> = storages.iter().map(|storage| storage.names).collect();
     let heaps: Vec<_> = storages.iter().map(|storage| storage.heap).collect();
     let (records, heaps) = join(read_records(io, format, &trees), open_heaps(io, format, &heaps)).await;
-    let entries = records.into_iter().zip(&trees);
-    let entries = entries.map(|(records, &tree)| entries_of(kind, &records?, tree));
-    let entries: Vec<Result<Vec<DenseEntry>, Error>> = entries.collect();
+    let (expected, size) = match kind {
+        DenseKind::Links => (5, 11),
+        DenseKind::Attributes => (8, 17),
+    };
+    let entry = |record: &[u8]| match (kind, record) {
+        (DenseKind::Links, &[_, _, _, _, a, b, c, d, e, f, g, ..]) => {
+            Some(DenseEntry { id: [a, b, c, d, e, f, g, 0], shared: false, creation: 0 })
+        }
+        (DenseKind::Attributes, &[a, b, c, d, e, f, g, h, flags, w, x, y, z, ..]) => {
+            let creation = u32::from_le_bytes([w, x, y, z]);
+            Some(DenseEntry { id: [a, b, c, d, e, f, g, h], shared: flags & 2 != 0, creation })
+        }
+        _ => None,
+    };
+    let entries = |(records, &tree): (Result<Btree2Records, Error>, &u64)| {
+        let Btree2Records { record_type, record_size, records } = records?;
+        if record_type != expected || record_size < size {
+            let found = format!("records of type {record_type} and {record_size} bytes");
+            let problem = format!("{found}, expected type {expected} and {size}");
+            return Err(Error::malformed("version 2 B-tree header", tree, problem));
+        }
+        Ok(records.chunks_exact(record_size).filter_map(entry).collect())
+    };
+    let entries: Vec<Result<Vec<DenseEntry>, Error>> = records.into_iter().zip(&trees).map(entries).collect();
     let ids = |entries: &Result<Vec<DenseEntry>, Error>| {
         let own = entries.iter().flatten().filter(|entry| !entry.shared);
         own.map(|entry| entry.id).collect()
@@ -176,30 +194,6 @@ pub(crate) async fn read_dense(
         Ok(entries?.into_iter().map(object).collect())
     };
     Ok(entries.into_iter().zip(objects).map(with_objects).collect())
-}
-
-fn entries_of(kind: DenseKind, records: &Btree2Records, tree: u64) -> Result<Vec<DenseEntry>, Error> {
-    let (expected, size) = match kind {
-        DenseKind::Links => (5, 11),
-        DenseKind::Attributes => (8, 17),
-    };
-    if records.record_type != expected || records.record_size < size {
-        let (class, found) = (records.record_type, records.record_size);
-        let problem =
-            format!("records of type {class} and {found} bytes, expected type {expected} and {size}");
-        return Err(Error::malformed("version 2 B-tree header", tree, problem));
-    }
-    let entry = |record: &[u8]| match (kind, record) {
-        (DenseKind::Links, &[_, _, _, _, a, b, c, d, e, f, g, ..]) => {
-            Some(DenseEntry { id: [a, b, c, d, e, f, g, 0], shared: false, creation: 0 })
-        }
-        (DenseKind::Attributes, &[a, b, c, d, e, f, g, h, flags, w, x, y, z, ..]) => {
-            let creation = u32::from_le_bytes([w, x, y, z]);
-            Some(DenseEntry { id: [a, b, c, d, e, f, g, h], shared: flags & 2 != 0, creation })
-        }
-        _ => None,
-    };
-    Ok(records.records.chunks_exact(records.record_size).filter_map(entry).collect())
 }
 
 // Link message, 0x0006 (specification IV.A.2.g), in an object header or in a fractal heap.
