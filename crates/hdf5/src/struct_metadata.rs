@@ -8,16 +8,37 @@ use crate::{
     Error,
     cursor::text_before_nul,
     io::Io,
-    model::{Dataset, Datatype, File, Group, Layout, LinkTarget, Object},
+    model::{Datatype, File, Layout, Link, LinkTarget, Object},
 };
 
 const GROUP: &str = "HDFEOS INFORMATION";
 /// Limit on the size of the text in bytes.
 const LIMIT: u64 = 16 << 20;
 
-/// Returns the text if it is stored in unfiltered fixed-length strings.
+/// Returns the text if it is stored in unfiltered fixed-length strings, up to the first one that exceeds the file or the
+/// limit.
 pub(crate) async fn struct_metadata(io: &Io<'_>, file: &File) -> Result<Option<String>, Error> {
-    let ranges = ranges(io, file);
+    let links_of = |address: Address| match file.objects.get(&address) {
+        Some(Object::Group(group)) => &*group.links,
+        _ => &[],
+    };
+    let group = hard_links(links_of(file.root)).find(|(name, _)| *name == GROUP);
+    let links = group.map_or(&[][..], |(_, group)| links_of(group));
+    let names: BTreeMap<&str, Address> = hard_links(links).collect();
+    let mut left = LIMIT;
+    let range = |number: usize| {
+        let Object::Dataset(dataset) = file.objects.get(names.get(&*format!("StructMetadata.{number}"))?)?
+        else {
+            return None;
+        };
+        let Datatype::String { size, .. } = dataset.datatype else { return None };
+        let is_single = dataset.dataspace.shape()?.iter().all(|n| *n == 1) && dataset.filters.is_empty();
+        let Layout::Contiguous(Some(range)) = dataset.layout else { return None };
+        let range = ByteRange::new(range.start, range.length.min(size.into()));
+        left = left.checked_sub(range.length)?;
+        (is_single && range.end() <= io.size()).then_some(range)
+    };
+    let ranges: Vec<_> = (0..links.len()).map_while(range).collect();
     if ranges.is_empty() {
         return Ok(None);
     }
@@ -25,49 +46,11 @@ pub(crate) async fn struct_metadata(io: &Io<'_>, file: &File) -> Result<Option<S
     Ok(Some(parts.iter().map(|part| text_before_nul(part)).collect()))
 }
 
-/// Returns the ranges of the parts in their order, up to the first one that exceeds the file or the limit.
-fn ranges(io: &Io<'_>, file: &File) -> Vec<ByteRange> {
-    let Some(Object::Group(root)) = file.objects.get(&file.root) else { return Vec::new() };
-    let Some(Object::Group(group)) = child(root, GROUP).and_then(|at| file.objects.get(&at)) else {
-        return Vec::new();
-    };
-    let names: BTreeMap<&str, Address> = hard_links(group).collect();
-    let part = |number: usize| match file.objects.get(names.get(&*format!("StructMetadata.{number}"))?)? {
-        Object::Dataset(dataset) => text_range(dataset).filter(|range| range.end() <= io.size()),
-        _ => None,
-    };
-    let mut rest = LIMIT;
-    let mut fits = |range: &ByteRange| match rest.checked_sub(range.length) {
-        Some(left) => {
-            rest = left;
-            true
-        }
-        None => false,
-    };
-    (0..group.links.len()).map_while(part).take_while(|range| fits(range)).collect()
-}
-
-fn child(group: &Group, name: &str) -> Option<Address> {
-    hard_links(group).find(|(known, _)| *known == name).map(|(_, address)| address)
-}
-
-fn hard_links(group: &Group) -> impl Iterator<Item = (&str, Address)> {
-    group.links.iter().filter_map(|link| match link.target {
+fn hard_links(links: &[Link]) -> impl Iterator<Item = (&str, Address)> {
+    links.iter().filter_map(|link| match link.target {
         LinkTarget::Hard(address) => Some((link.name.as_str(), address)),
         _ => None,
     })
-}
-
-/// Returns the range of a single fixed-length string.
-fn text_range(dataset: &Dataset) -> Option<ByteRange> {
-    let Datatype::String { size, .. } = dataset.datatype else { return None };
-    let one = dataset.dataspace.shape()?.iter().all(|n| *n == 1);
-    match dataset.layout {
-        Layout::Contiguous(Some(range)) if one && dataset.filters.is_empty() => {
-            Some(ByteRange::new(range.start, range.length.min(size.into())))
-        }
-        _ => None,
-    }
 }
 
 #[cfg(test)]
@@ -76,7 +59,9 @@ mod tests {
 
     use super::*;
     use crate::{
-        model::{CharacterSet, Dataspace, FillMessage, FillTime, FillValue, Filter, Link, StringPadding},
+        model::{
+            CharacterSet, Dataset, Dataspace, FillMessage, FillTime, FillValue, Filter, Group, StringPadding,
+        },
         testing::ready,
     };
 
