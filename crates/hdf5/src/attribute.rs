@@ -19,7 +19,7 @@ use crate::{
     groups::{DenseKind, read_dense},
     io::Io,
     model::{Attribute, Dataspace},
-    object_header::{Body, Header, kind},
+    object_header::{Body, Header, Message, kind},
     shared::{SharedMessages, SharedReference, Stored},
     value::{Collections, Decoder},
 };
@@ -50,7 +50,7 @@ pub(crate) fn parse(bytes: &Bytes, address: u64, format: Format) -> Result<Attri
     let start = reader.position().saturating_sub(address);
     let part = |(address, bytes), shared_flag: u8, kind| {
         let body = Body { address, bytes: Bytes::copy_from_slice(bytes) };
-        Stored::new(body, flags & shared_flag != 0, kind, format)
+        Stored::new(Message { kind, shared: flags & shared_flag != 0, body }, format)
     };
     Ok(AttributeMessage {
         name: text_before_nul(name.1),
@@ -125,10 +125,8 @@ pub(crate) async fn read_attributes(
     let mut found: Pending<Stored> = Vec::new();
     let mut dense = Vec::new();
     for (object, header) in headers.iter().enumerate() {
-        found.extend(header.all(kind::ATTRIBUTE).map(|message| {
-            let body = message.body.clone();
-            (object, Stored::new(body, message.shared, kind::ATTRIBUTE, format))
-        }));
+        let messages = header.all(kind::ATTRIBUTE).cloned();
+        found.extend(messages.map(|message| (object, Stored::new(message, format))));
         match header.parsed(kind::ATTRIBUTE_INFO, format, parse_info) {
             Ok(storage) => dense.extend(storage.flatten().map(|storage| (object, storage))),
             Err(error) => found.push((object, Err(error))),

@@ -15,7 +15,7 @@ use crate::{
     io::{Io, read_sized},
     layout::HeapPointer,
     reference,
-    value::Collections,
+    value::{Collections, object_in},
 };
 
 const STRUCTURE: &str = "global heap collection";
@@ -111,6 +111,24 @@ pub(crate) fn parse_variable(bytes: &[u8], format: Format) -> Result<VariableEle
     let mut reader = Reader::new("variable-length element", bytes, 0, format);
     let length = u64::from(reader.u32()?);
     Ok(VariableElement { length, pointer: reference::pointer(&mut reader)? })
+}
+
+/// Returns the items of a variable-length element, of `size` bytes each; `None` if their collection is not fetched.
+pub(crate) fn items_in(
+    collections: &Collections,
+    element: VariableElement,
+    size: u64,
+) -> Result<Option<Bytes>, Error> {
+    let VariableElement { length, pointer } = element;
+    let Some(pointer) = pointer else { return Ok(Some(Bytes::new())) };
+    let object = object_in(collections, pointer)?;
+    match object.as_ref().map(|object| object.len() as u64) {
+        Some(found) if length.checked_mul(size) != Some(found) => {
+            let problem = format!("{length} items of {size} bytes in an object of {found}");
+            Err(Error::malformed("variable-length element", pointer.collection, problem))
+        }
+        _ => Ok(object),
+    }
 }
 
 #[cfg(test)]

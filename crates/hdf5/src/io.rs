@@ -5,10 +5,6 @@ use virtualize_bytes::{Budget, ByteRange, Limits, ReadRanges};
 
 use crate::{Error, btree1::TreeRanks, cursor::slice, model::File};
 
-/// Bytes to fetch from the start of a file before anything is parsed: all of most small files, and the root group of
-/// large ones.
-const HEAD_BYTES: u64 = 64 << 10;
-
 /// Size in bytes up to which a page of metadata is read whole.
 pub(crate) const LARGEST_PAGE: u64 = 16 << 20;
 
@@ -19,7 +15,8 @@ pub(crate) struct Io<'a> {
     size: u64,
     limits: Limits,
     budget: Budget<'a>,
-    head: Bytes,
+    /// Start of the file, from which reads are served.
+    pub(crate) head: Bytes,
     /// Structures from the metadata cache image, by address.
     overlay: BTreeMap<u64, Bytes>,
     /// Size in bytes of the longest structure in the overlay.
@@ -44,14 +41,6 @@ impl<'a> Io<'a> {
             pages: None,
             ranks: TreeRanks::DEFAULT,
         }
-    }
-
-    /// Opens a file and fetches its start, from which later reads are served.
-    pub(crate) async fn with_head(source: &'a dyn ReadRanges, limits: Limits) -> Result<Self, Error> {
-        let mut io = Self::new(source, limits);
-        let head = io.read(&[ByteRange::new(0, HEAD_BYTES)]).await?;
-        io.head = head.into_iter().next().unwrap_or_default();
-        Ok(io)
     }
 
     /// Opens a file again to read further structures, such as global heaps.
@@ -118,19 +107,6 @@ impl<'a> Io<'a> {
         }
     }
 
-    /// Announces all bytes between the structures of one level of a tree, if the structures below them, of `bytes`
-    /// altogether, fill at least a quarter: pages without a structure are then rare.
-    fn will_read_below(&self, nodes: impl Iterator<Item = u64> + Clone, bytes: u64) {
-        if bytes == 0 || self.source.is_local() {
-            return;
-        }
-        let (Some(first), Some(last)) = (nodes.clone().min(), nodes.max()) else { return };
-        let between = last.saturating_sub(first);
-        if bytes.saturating_mul(4) >= between {
-            self.source.will_read(&[ByteRange::new(first, between)]);
-        }
-    }
-
     /// Reads all ranges together. A range beyond the end of the file yields the bytes that exist.
     pub(crate) async fn read(&self, ranges: &[ByteRange]) -> Result<Vec<Bytes>, Error> {
         let within: Vec<_> = ranges.iter().map(|range| range.clamp_to(self.size)).collect();
@@ -144,22 +120,21 @@ impl<'a> Io<'a> {
         if self.overlay.is_empty() {
             return Ok(parts.collect());
         }
-        Ok(ranges.iter().zip(parts).map(|(range, part)| self.overlaid(range.start, part)).collect())
-    }
-
-    /// Returns the bytes at `start` with all overlapping structures of the overlay applied.
-    fn overlaid(&self, start: u64, part: Bytes) -> Bytes {
-        let end = start.saturating_add(part.len() as u64);
-        let touching = self.overlay.range(start.saturating_sub(self.longest)..end);
-        let touching = touching.filter(|(at, bytes)| at.saturating_add(bytes.len() as u64) > start);
-        let mut copy = part.to_vec();
-        for (&at, bytes) in touching {
-            let place = usize::try_from(at.saturating_sub(start)).unwrap_or(usize::MAX);
-            let passed = usize::try_from(start.saturating_sub(at)).unwrap_or(usize::MAX);
-            let places = copy.iter_mut().skip(place);
-            places.zip(bytes.iter().skip(passed)).for_each(|(place, byte)| *place = *byte);
-        }
-        copy.into()
+        // Applies all structures of the overlay that overlap a part.
+        let overlaid = ranges.iter().zip(parts).map(|(&ByteRange { start, .. }, part)| {
+            let end = start.saturating_add(part.len() as u64);
+            let touching = self.overlay.range(start.saturating_sub(self.longest)..end);
+            let touching = touching.filter(|(at, bytes)| at.saturating_add(bytes.len() as u64) > start);
+            let mut copy = part.to_vec();
+            for (&at, bytes) in touching {
+                let skipped = usize::try_from(at.saturating_sub(start)).unwrap_or(usize::MAX);
+                let passed = usize::try_from(start.saturating_sub(at)).unwrap_or(usize::MAX);
+                let replaced = copy.iter_mut().skip(skipped).zip(bytes.iter().skip(passed));
+                replaced.for_each(|(old, new)| *old = *new);
+            }
+            copy.into()
+        });
+        Ok(overlaid.collect())
     }
 
     async fn fetch(&self, ranges: &[ByteRange]) -> Result<Vec<Bytes>, Error> {
@@ -303,7 +278,16 @@ pub(crate) async fn walk<T: Tree>(
         for steps in next.chunk_by(|first, second| first.tree == second.tree) {
             let tree = steps.first().and_then(|step| trees.get(step.tree));
             let bytes = tree.map_or(0, |tree| tree.bytes_below(steps));
-            io.will_read_below(steps.iter().map(|step| step.range.start), bytes);
+            // Announces all bytes between the structures, if those below them fill at least a quarter: pages without a
+            // structure are then rare.
+            let starts = || steps.iter().map(|step| step.range.start);
+            if bytes > 0
+                && !io.source.is_local()
+                && let (Some(first), Some(last)) = (starts().min(), starts().max())
+                && bytes.saturating_mul(4) >= last.saturating_sub(first)
+            {
+                io.source.will_read(&[ByteRange::new(first, last.saturating_sub(first))]);
+            }
         }
         level = next;
     }

@@ -99,13 +99,6 @@ impl Prefix {
     }
 }
 
-/// A continuation block.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Continuation {
-    pub(crate) address: u64,
-    pub(crate) length: u64,
-}
-
 /// Parses the fields before the messages.
 pub(crate) fn parse_prefix(bytes: &[u8], address: u64, format: Format) -> Result<Prefix, Error> {
     let mut reader = Reader::new(STRUCTURE, bytes, address, format);
@@ -128,60 +121,41 @@ pub(crate) fn parse_prefix(bytes: &[u8], address: u64, format: Format) -> Result
     Ok(Prefix { version: 2, creation_index: flags & 4 != 0, start, end: start.saturating_add(size) })
 }
 
-/// Parses the messages of the header block.
-pub(crate) fn parse_header(
-    block: &Bytes,
-    address: u64,
-    prefix: Prefix,
-    format: Format,
-) -> Result<Vec<Message>, Error> {
-    if prefix.version == 2 {
-        cursor::checked(STRUCTURE, address, &part(STRUCTURE, block, address, 0, prefix.length())?)?;
-    }
-    let body = part(STRUCTURE, block, address, prefix.start, prefix.end)?;
-    parse_messages(&body, address.saturating_add(prefix.start), prefix, format)
-}
-
-/// Parses the messages of a continuation block.
-pub(crate) fn parse_continuation(
-    block: &Bytes,
-    at: Continuation,
-    prefix: Prefix,
-    format: Format,
-) -> Result<Vec<Message>, Error> {
-    if prefix.version == 1 {
-        let body = part(CONTINUATION, block, at.address, 0, at.length)?;
-        return parse_messages(&body, at.address, prefix, format);
-    }
-    Reader::new(CONTINUATION, block, at.address, format).signature(b"OCHK")?;
-    let end = at.length.saturating_sub(4);
-    cursor::checked(CONTINUATION, at.address, &part(CONTINUATION, block, at.address, 0, at.length)?)?;
-    let body = part(CONTINUATION, block, at.address, 4, end)?;
-    parse_messages(&body, at.address.saturating_add(4), prefix, format)
-}
-
 /// Parses a Continuation message.
-pub(crate) fn parse_continuation_message(body: &Body, format: Format) -> Result<Continuation, Error> {
+pub(crate) fn parse_continuation_message(body: &Body, format: Format) -> Result<ByteRange, Error> {
     let mut reader = Reader::new("continuation message", &body.bytes, body.address, format);
     match (reader.defined_address()?, reader.raw_length()?) {
         (_, 0) => Err(reader.malformed("continuation of 0 bytes, expected 1 or more")),
-        (address, length) => Ok(Continuation { address, length }),
+        (address, length) => Ok(ByteRange::new(address, length)),
     }
 }
 
-fn part(structure: &'static str, block: &Bytes, address: u64, start: u64, end: u64) -> Result<Bytes, Error> {
-    let range = virtualize_bytes::ByteRange::new(address.saturating_add(start), end.saturating_sub(start));
-    slice(block, start, end).ok_or(Error::Truncated { structure, address, range })
-}
-
-/// Returns the messages, except for empty space.
+/// Returns the messages of a block, the first one or a continuation, except for empty space.
 fn parse_messages(
     block: &Bytes,
-    address: u64,
+    at: ByteRange,
+    is_first: bool,
     prefix: Prefix,
     format: Format,
 ) -> Result<Vec<Message>, Error> {
-    let mut reader = Reader::new(STRUCTURE, block, address, format);
+    let structure = if is_first { STRUCTURE } else { CONTINUATION };
+    let start = match (is_first, prefix.version) {
+        (true, _) => prefix.start,
+        (false, 1) => 0,
+        (false, _) => Reader::new(structure, block, at.start, format).signature(b"OCHK").map(|()| 4)?,
+    };
+    let part = |start: u64, end: u64| {
+        let range = ByteRange::new(at.start.saturating_add(start), end.saturating_sub(start));
+        slice(block, start, end).ok_or(Error::Truncated { structure, address: at.start, range })
+    };
+    let end = if prefix.version == 1 {
+        at.length
+    } else {
+        cursor::checked(structure, at.start, &part(0, at.length)?)?;
+        at.length.saturating_sub(4)
+    };
+    let block = part(start, end)?;
+    let mut reader = Reader::new(STRUCTURE, &block, at.start.saturating_add(start), format);
     let mut messages = Vec::new();
     while reader.remaining() >= prefix.envelope() {
         let is_old = prefix.version == 1;
@@ -209,7 +183,7 @@ fn parse_messages(
             return Err(reader.malformed(format!("flags {flags:#04x} of a message of type {kind:#x}")));
         }
         if kind != 0 {
-            let bytes = slice(block, start, start.saturating_add(size)).unwrap_or_default();
+            let bytes = slice(&block, start, start.saturating_add(size)).unwrap_or_default();
             messages.push(Message { kind, shared: has(FLAG_SHARED), body: Body { address, bytes } });
         }
     }
@@ -232,8 +206,6 @@ const NEIGHBOURHOOD: u64 = 8 << 10;
 #[derive(Clone, Debug)]
 pub(crate) struct Header {
     pub(crate) address: u64,
-    /// Addresses of continuation blocks.
-    pub(crate) blocks: BTreeSet<u64>,
     pub(crate) messages: Vec<Message>,
 }
 
@@ -268,7 +240,10 @@ impl Header {
 struct Reading {
     header: Header,
     prefix: Prefix,
-    next: Vec<Continuation>,
+    /// Addresses of continuation blocks.
+    blocks: BTreeSet<u64>,
+    /// Continuation blocks to read.
+    next: Vec<ByteRange>,
 }
 
 /// Reads the object headers at these addresses.
@@ -286,9 +261,10 @@ pub(crate) async fn read_headers(
     let begin = |(block, &address): (Result<Bytes, Error>, &u64)| {
         let block = block?;
         let prefix = parse_prefix(&block, address, format)?;
-        let messages = parse_header(&block, address, prefix, format)?;
-        let header = Header { address, blocks: BTreeSet::new(), messages: Vec::new() };
-        let mut reading = Reading { header, prefix, next: Vec::new() };
+        let messages =
+            parse_messages(&block, ByteRange::new(address, prefix.length()), true, prefix, format)?;
+        let header = Header { address, messages: Vec::new() };
+        let mut reading = Reading { header, prefix, blocks: BTreeSet::new(), next: Vec::new() };
         reading.add(io, messages, format)?;
         Ok(reading)
     };
@@ -304,11 +280,11 @@ pub(crate) async fn read_headers(
         if steps.is_empty() {
             break;
         }
-        let ranges: Vec<_> = steps.iter().map(|(_, at)| ByteRange::new(at.address, at.length)).collect();
+        let ranges: Vec<_> = steps.iter().map(|(_, range)| *range).collect();
         for ((index, at), block) in steps.iter().zip(read_whole(io, CONTINUATION, &ranges).await) {
             let Some(slot) = readings.get_mut(*index) else { continue };
             let Ok(reading) = slot else { continue };
-            let added = block.and_then(|block| parse_continuation(&block, *at, reading.prefix, format));
+            let added = block.and_then(|block| parse_messages(&block, *at, false, reading.prefix, format));
             if let Err(error) = added.and_then(|messages| reading.add(io, messages, format)) {
                 *slot = Err(error);
             }
@@ -343,8 +319,8 @@ impl Reading {
         self.header.messages.extend(others);
         for message in found {
             let continuation = parse_continuation_message(&message.body, format)?;
-            if !self.header.blocks.insert(continuation.address) {
-                let problem = format!("second continuation at {:#x}, expected one", continuation.address);
+            if !self.blocks.insert(continuation.start) {
+                let problem = format!("second continuation at {:#x}, expected one", continuation.start);
                 return Err(Error::malformed("object header", self.header.address, problem));
             }
             self.next.push(continuation);
@@ -366,7 +342,8 @@ mod tests {
         bytes.extend([0, 0, 0, 0, 0, 0, 0, 0]);
         let prefix = parse_prefix(&bytes, 96, FORMAT).unwrap();
         assert_eq!(prefix.length(), 40);
-        let messages = parse_header(&bytes.into(), 96, prefix, FORMAT).unwrap();
+        let messages =
+            parse_messages(&bytes.into(), ByteRange::new(96, prefix.length()), true, prefix, FORMAT).unwrap();
         let body = Bytes::from_static(&[1, 2, 3, 4, 5, 6, 7, 8]);
         let body = Body { address: 120, bytes: body };
         assert_eq!(messages, [Message { kind: 3, shared: true, body }]);
@@ -380,11 +357,16 @@ mod tests {
         bytes.extend(cursor::lookup3(&bytes).to_le_bytes());
         let prefix = parse_prefix(&bytes, 48, FORMAT).unwrap();
         assert_eq!((prefix.length(), prefix.creation_index), (21, true));
-        let messages = parse_header(&bytes.clone().into(), 48, prefix, FORMAT).unwrap();
+        let messages =
+            parse_messages(&bytes.clone().into(), ByteRange::new(48, prefix.length()), true, prefix, FORMAT)
+                .unwrap();
         assert_eq!(messages.len(), 1);
         assert_eq!((messages[0].kind, messages[0].body.address), (0x0A, 61));
         bytes[10] ^= 1;
-        assert!(parse_header(&bytes.into(), 48, prefix, FORMAT).is_err(), "checksum");
+        assert!(
+            parse_messages(&bytes.into(), ByteRange::new(48, prefix.length()), true, prefix, FORMAT).is_err(),
+            "checksum"
+        );
     }
 
     #[test]
@@ -394,7 +376,13 @@ mod tests {
         let prefix = parse_prefix(&bytes, 0, FORMAT).unwrap();
         for kind in [0x40, 0x19, 0x09] {
             bytes[16] = kind;
-            let header = parse_header(&bytes.clone().into(), 0, prefix, FORMAT);
+            let header = parse_messages(
+                &bytes.clone().into(),
+                ByteRange::new(0, prefix.length()),
+                true,
+                prefix,
+                FORMAT,
+            );
             assert!(matches!(header, Err(Error::Unsupported { .. })), "{kind:#x}");
         }
     }
@@ -406,7 +394,7 @@ mod tests {
             let bytes = [64, length].map(u64::to_le_bytes).concat().into();
             parse_continuation_message(&Body { address: 0, bytes }, FORMAT)
         };
-        assert_eq!(parsed(8).unwrap(), Continuation { address: 64, length: 8 });
+        assert_eq!(parsed(8).unwrap(), ByteRange::new(64, 8));
         assert!(parsed(0).is_err());
     }
 
@@ -417,7 +405,7 @@ mod tests {
             let length = u8::try_from(message.len()).unwrap();
             let bytes = [&[1, 0, 1, 0, 1, 0, 0, 0, length, 0, 0, 0, 0, 0, 0, 0][..], &message].concat();
             let prefix = parse_prefix(&bytes, 0, FORMAT)?;
-            parse_header(&bytes.into(), 0, prefix, FORMAT)
+            parse_messages(&bytes.into(), ByteRange::new(0, prefix.length()), true, prefix, FORMAT)
         };
         assert_eq!(parsed(1, 16, 0).unwrap().len(), 1);
         assert!(parsed(1, 12, 0).is_err(), "size");

@@ -12,16 +12,16 @@ use crate::{
     btree1,
     cursor::Format,
     dataspace, datatype, fill_value, filters,
-    global_heap::{self, VariableElement, fetch_collections},
+    global_heap::{self, fetch_collections, items_in},
     groups::{is_group, read_links},
     io::{Io, LARGEST_PAGE},
     layout::{self, LayoutRequest, read_layouts},
     model::{Dataset, Datatype, Element, File, Group, Layout, Link, LinkTarget, Object},
-    object_header::{Header, Message, kind, read_headers},
+    object_header::{Header, kind, read_headers},
     shared::{self, SharedMessages, SharedReference, Stored},
     struct_metadata::struct_metadata,
     superblock::{self, Superblock},
-    value::{Collections, Decoder, object_in},
+    value::{Collections, Decoder},
 };
 
 /// Reads the metadata of a file, but no data of datasets.
@@ -45,9 +45,8 @@ pub async fn read(source: &dyn ReadRanges, limits: &Limits) -> Result<File, Erro
         io.hold("objects", (size_of::<Dataset>() as u64).saturating_add(size_of::<LayoutRequest>() as u64))?;
         let object = match node {
             Ok(node) => {
-                let messages = Messages { header: &node.header, format, shared: &shared };
                 shared_references(&node.header, format).try_for_each(|at| shared.hold(&io, at))?;
-                messages.object(node.links.take(), &mut requests)
+                object(&node.header, node.links.take(), format, &shared, &mut requests)
             }
             Err(error) => Err(error.clone()),
         };
@@ -101,19 +100,55 @@ pub async fn complete(source: &dyn ReadRanges, limits: &Limits, file: &mut File)
     Ok(())
 }
 
-/// Reads the superblock and its extension.
+/// Bytes to fetch from the start of a file before anything is parsed: all of most small files, and the root group of
+/// large ones.
+const HEAD_BYTES: u64 = 64 << 10;
+
+/// Reads the superblock and its extension. Files of the multi and family drivers, whose data is spread over several files,
+/// are rejected.
 async fn open<'a>(
     source: &'a dyn ReadRanges,
     limits: &Limits,
 ) -> Result<(Io<'a>, Superblock, Option<Header>), Error> {
-    let mut io = Io::with_head(source, *limits).await?;
-    let superblock = find_superblock(&io).await?;
+    let mut io = Io::new(source, *limits);
+    io.head = io.read(&[ByteRange::new(0, HEAD_BYTES)]).await?.pop().unwrap_or_default();
+    // Tries offset 0 first, then all other possible offsets in one batch.
+    let candidates: Vec<_> = superblock::candidates(io.size()).collect();
+    let (first, others) = candidates.split_at(candidates.len().min(1));
+    let mut superblock = None;
+    for addresses in [first, others] {
+        let ranges: Vec<_> = addresses.iter().map(|&at| ByteRange::new(at, superblock::LENGTH)).collect();
+        let blocks = io.read(&ranges).await?;
+        let mut found = blocks.iter().zip(addresses);
+        if let Some((bytes, &at)) = found.find(|(bytes, _)| bytes.starts_with(&superblock::SIGNATURE)) {
+            superblock = Some(superblock::parse(bytes, at)?);
+            break;
+        }
+    }
+    let superblock = superblock.ok_or(Error::NotHdf5)?;
+    superblock.check_end(io.size())?;
     io.set_end(superblock.end);
     let format = superblock.format;
-    let Some(extension) = read_extension(&io, &superblock).await? else {
+    let driver = |address: u64, name: Option<&[u8]>| {
+        let name = name.unwrap_or_default().escape_ascii().to_string();
+        let problem = format!("file driver {name:?}, expected none: data may be in other files");
+        Err(Error::unsupported("driver information", address, problem))
+    };
+    if let Some(address) = superblock.driver_block {
+        let block = io.read(&[ByteRange::new(address, 16)]).await?.pop().unwrap_or_default();
+        return driver(address, block.get(8..16));
+    }
+    let extension = match superblock.extension {
+        Some(address) => read_headers(&io, format, &[address]).await?.pop().transpose()?,
+        None => None,
+    };
+    let Some(extension) = extension else {
         io.ranks = superblock.ranks;
         return Ok((io, superblock, None));
     };
+    if let Some(body) = extension.body(kind::DRIVER_INFO) {
+        return driver(body.address, body.bytes.get(1..9));
+    }
     io.ranks = extension.parsed(kind::TREE_RANKS, format, btree1::parse)?.unwrap_or(superblock.ranks);
     if let Ok(Some(Some(size))) = extension.parsed(kind::FILE_SPACE, format, superblock::parse_page_size) {
         io.pages = Some((format.base, size)).filter(|_| size <= LARGEST_PAGE);
@@ -176,60 +211,12 @@ pub async fn read_sequences(
     let addresses = elements.iter().filter_map(|element| element.pointer).map(|pointer| pointer.collection);
     let mut collections = Collections::new();
     fetch_collections(&io, format, addresses.collect(), &mut collections).await?;
-    let items = |VariableElement { length, pointer }| {
-        let Some(pointer) = pointer else { return Ok(Bytes::new()) };
-        let object = object_in(&collections, pointer)?.unwrap_or_default();
-        if length.checked_mul(item_size) == Some(object.len() as u64) {
-            return Ok(object);
-        }
-        let problem = format!("{length} items of {item_size} bytes in an object of {}", object.len());
-        Err(Error::malformed("variable-length element", pointer.collection, problem))
-    };
+    let items = |element| Ok(items_in(&collections, element, item_size)?.unwrap_or_default());
     elements.into_iter().map(items).collect()
 }
 
 const fn format_of(file: &File) -> Format {
     Format { base: file.base_address.0, offset_size: file.offset_size, length_size: file.length_size }
-}
-
-/// Finds the superblock: tries offset 0 first, then all other possible offsets in one batch.
-async fn find_superblock(io: &Io<'_>) -> Result<Superblock, Error> {
-    let places: Vec<_> = superblock::candidates(io.size()).collect();
-    let (first, others) = places.split_at(places.len().min(1));
-    for places in [first, others] {
-        let ranges: Vec<_> = places.iter().map(|&at| ByteRange::new(at, superblock::LENGTH)).collect();
-        let blocks = io.read(&ranges).await?;
-        let found = blocks.iter().zip(places).find(|(bytes, _)| bytes.starts_with(&superblock::SIGNATURE));
-        if let Some((bytes, &address)) = found {
-            let superblock = superblock::parse(bytes, address)?;
-            return superblock.check_end(io.size()).map(|()| superblock);
-        }
-    }
-    Err(Error::NotHdf5)
-}
-
-/// Reads the superblock extension. Files of the multi and family drivers, whose data is spread over several files, are
-/// rejected.
-async fn read_extension(io: &Io<'_>, superblock: &Superblock) -> Result<Option<Header>, Error> {
-    if let Some(address) = superblock.driver_block {
-        let block = io.read(&[ByteRange::new(address, 16)]).await?.pop().unwrap_or_default();
-        let name = block.get(8..16).unwrap_or_default();
-        return Err(driver(address, name));
-    }
-    let Some(address) = superblock.extension else { return Ok(None) };
-    let header = read_headers(io, superblock.format, &[address]).await?.pop().transpose()?;
-    match header.as_ref().and_then(|header| header.body(kind::DRIVER_INFO)) {
-        Some(body) => Err(driver(body.address, body.bytes.get(1..9).unwrap_or_default())),
-        None => Ok(header),
-    }
-}
-
-fn driver(address: u64, name: &[u8]) -> Error {
-    let problem = format!(
-        "file driver {:?}, expected none: data may be in other files",
-        name.escape_ascii().to_string()
-    );
-    Error::unsupported("driver information", address, problem)
 }
 
 /// Returns the references to the shared messages of a header, apart from attributes.
@@ -238,89 +225,67 @@ fn shared_references(header: &Header, format: Format) -> impl Iterator<Item = Sh
     messages.filter_map(move |m| shared::parse(&m.body.bytes, m.body.address, m.kind, format).ok())
 }
 
-/// The messages of an object header, with shared ones resolved.
-struct Messages<'a> {
-    header: &'a Header,
+/// Returns an object without its attributes. The layout of a dataset is requested.
+fn object(
+    header: &Header,
+    links: Option<Vec<Link>>,
     format: Format,
-    shared: &'a SharedMessages,
-}
-
-impl Messages<'_> {
-    fn stored(&self, message: &Message) -> Result<Stored, Error> {
-        Stored::new(message.body.clone(), message.shared, message.kind, self.format)
+    shared: &SharedMessages,
+    requests: &mut Vec<LayoutRequest>,
+) -> Result<Object, Error> {
+    if let Some(links) = links {
+        return Ok(Object::Group(Group { links, ..Group::default() }));
     }
-
-    /// Parses the first message of a type, if there is one.
-    fn parsed<T>(
-        &self,
-        kind: u16,
-        parse: impl Fn(&[u8], u64, Format) -> Result<T, Error>,
-    ) -> Result<Option<T>, Error> {
-        let Some(message) = self.header.find(kind) else { return Ok(None) };
-        let body = self.shared.body(&self.stored(message)?)?;
-        parse(&body.bytes, body.address, self.format).map(Some)
+    let lacks = |what| Error::malformed("object header", header.address, format!("no {what} message"));
+    let datatype = shared.parsed(header, kind::DATATYPE, format, datatype::parse)?;
+    let datatype = datatype.ok_or_else(|| lacks("datatype"))?;
+    if header.find(kind::DATASPACE).is_none() && header.find(kind::LAYOUT).is_none() {
+        return Ok(Object::Datatype(datatype));
     }
-
-    /// Parses the first message of a type that must be there.
-    fn required<T>(
-        &self,
-        what: &str,
-        kind: u16,
-        parse: impl Fn(&[u8], u64, Format) -> Result<T, Error>,
-    ) -> Result<T, Error> {
-        let lacks = || Error::malformed("object header", self.header.address, format!("no {what} message"));
-        self.parsed(kind, parse)?.ok_or_else(lacks)
-    }
-
-    /// Returns an object without its attributes. The layout of a dataset is requested.
-    fn object(&self, links: Option<Vec<Link>>, requests: &mut Vec<LayoutRequest>) -> Result<Object, Error> {
-        if let Some(links) = links {
-            return Ok(Object::Group(Group { links, ..Group::default() }));
+    let dataspace = shared.parsed(header, kind::DATASPACE, format, dataspace::parse)?;
+    let dataspace = dataspace.ok_or_else(|| lacks("dataspace"))?;
+    let mut fill = match shared.parsed(header, kind::FILL_VALUE, format, fill_value::parse)? {
+        Some(fill) => fill,
+        None => {
+            let old = shared.parsed(header, kind::OLD_FILL_VALUE, format, fill_value::parse_old)?;
+            old.unwrap_or(fill_value::ABSENT)
         }
-        let datatype = self.required("datatype", kind::DATATYPE, datatype::parse)?;
-        if self.header.find(kind::DATASPACE).is_none() && self.header.find(kind::LAYOUT).is_none() {
-            return Ok(Object::Datatype(datatype));
+    };
+    fill.value = fill_value::checked(fill.value, &datatype, header.address)?;
+    let filters = shared.parsed(header, kind::FILTERS, format, filters::parse)?.unwrap_or_default();
+    let message = header.parsed(kind::LAYOUT, format, layout::parse);
+    let message = message.and_then(|message| message.ok_or_else(|| lacks("data layout")));
+    let external = header.parsed(kind::EXTERNAL_FILES, format, layout::parse_external);
+    let layout = match message.and_then(|message| Ok((message, external?))) {
+        Ok((message, external)) => {
+            requests.push(LayoutRequest {
+                message,
+                external,
+                dataspace: dataspace.clone(),
+                element_size: datatype.size(),
+                filtered: !filters.is_empty(),
+                header: header.address,
+            });
+            Layout::Contiguous(None)
         }
-        let dataspace = self.required("dataspace", kind::DATASPACE, dataspace::parse)?;
-        let mut fill = match self.parsed(kind::FILL_VALUE, fill_value::parse)? {
-            Some(fill) => fill,
-            None => self.parsed(kind::OLD_FILL_VALUE, fill_value::parse_old)?.unwrap_or(fill_value::ABSENT),
-        };
-        fill.value = fill_value::checked(fill.value, &datatype, self.header.address)?;
-        let filters = self.parsed(kind::FILTERS, filters::parse)?.unwrap_or_default();
-        let message = self.required("data layout", kind::LAYOUT, layout::parse);
-        let external = self.parsed(kind::EXTERNAL_FILES, layout::parse_external);
-        let layout = match message.and_then(|message| Ok((message, external?))) {
-            Ok((message, external)) => {
-                requests.push(LayoutRequest {
-                    message,
-                    external,
-                    dataspace: dataspace.clone(),
-                    element_size: datatype.size(),
-                    filtered: !filters.is_empty(),
-                    header: self.header.address,
-                });
-                Layout::Contiguous(None)
-            }
-            Err(error) => Layout::Unreadable(error),
-        };
-        let stored = self.header.find(kind::DATATYPE).and_then(|message| self.stored(message).ok());
-        let committed_datatype = match stored.and_then(|stored| stored.reference()) {
-            Some(SharedReference::Committed(address)) => Some(Address(address)),
-            _ => None,
-        };
-        Ok(Object::Dataset(Box::new(Dataset {
-            datatype,
-            committed_datatype,
-            dataspace,
-            dimensions: None,
-            fill,
-            filters,
-            layout,
-            attributes: Vec::new(),
-            unreadable_attributes: Vec::new(),
-        })))
-    }
+        Err(error) => Layout::Unreadable(error),
+    };
+    let stored = header.find(kind::DATATYPE).and_then(|message| Stored::new(message.clone(), format).ok());
+    let committed_datatype = match stored {
+        Some(Stored::Shared(SharedReference::Committed(address))) => Some(Address(address)),
+        _ => None,
+    };
+    Ok(Object::Dataset(Box::new(Dataset {
+        datatype,
+        committed_datatype,
+        dataspace,
+        dimensions: None,
+        fill,
+        filters,
+        layout,
+        attributes: Vec::new(),
+        unreadable_attributes: Vec::new(),
+    })))
 }
 
 fn errors_of(object: &Object) -> Vec<&Error> {

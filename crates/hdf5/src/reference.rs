@@ -10,74 +10,64 @@
 //!
 //! A token is the address of an object header. Flag bit 0: the object is in another file.
 
+use virtualize_bytes::Address;
+
 use crate::{
     Error,
-    cursor::{Format, Reader},
+    cursor::Reader,
     layout::HeapPointer,
-    model::Selection,
+    model::{Element, ReferenceKind},
+    value::{Decoder, object_in},
     virtual_dataset::parse_selection,
 };
 
 const STRUCTURE: &str = "reference";
 
-/// A reference as stored in an element.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum StoredReference {
-    /// Null reference.
-    Null,
-    /// Address of an object.
-    Object(u64),
-    /// Dataset region, in the global heap.
-    Region(HeapPointer),
-    /// Attribute, in the global heap.
-    Attribute(HeapPointer),
-    /// Object of another file.
-    OtherFile,
-}
-
-/// Parses a reference of HDF5 1.12.
-pub(crate) fn parse_standard(bytes: &[u8], format: Format) -> Result<StoredReference, Error> {
-    let mut reader = Reader::new(STRUCTURE, bytes, 0, format);
-    let (kind, flags) = (reader.u8()?, reader.u8()?);
-    match (kind, flags) {
-        (0, _) => Ok(StoredReference::Null),
-        (2..=4, 1) => Ok(StoredReference::OtherFile),
-        (2, 0) => Ok(token(&mut reader)?.map_or(StoredReference::Null, StoredReference::Object)),
-        (3 | 4, 0) => {
-            reader.skip(4)?;
-            let in_heap = if kind == 3 { StoredReference::Region } else { StoredReference::Attribute };
-            Ok(pointer(&mut reader)?.map_or(StoredReference::Null, in_heap))
+impl Decoder<'_> {
+    /// Decodes a reference.
+    pub(crate) fn reference(&mut self, kind: ReferenceKind, bytes: &[u8]) -> Result<Element, Error> {
+        let Some((format, collections)) = self.heap else { return Ok(Element::Unknown("reference")) };
+        let mut reader = Reader::new(STRUCTURE, bytes, 0, format);
+        let (kind, pointer) = match kind {
+            ReferenceKind::Object => {
+                let address = reader.address().ok().flatten().filter(|address| *address != format.base);
+                return Ok(Element::Object(address.map(Address)));
+            }
+            ReferenceKind::Region => (1, pointer(&mut reader)?),
+            ReferenceKind::Standard(_) => match (reader.u8()?, reader.u8()?) {
+                (0, _) => (0, None),
+                (2..=4, 1) => return Ok(Element::Unknown("reference into another file")),
+                (2, 0) => return Ok(Element::Object(token(&mut reader)?.map(Address))),
+                (kind @ (3 | 4), 0) => {
+                    reader.skip(4)?;
+                    (kind, pointer(&mut reader)?)
+                }
+                (kind, flags) => {
+                    let problem = format!("kind {kind} with flags {flags:#x}, expected kind 2 to 4");
+                    return Err(reader.unsupported(problem));
+                }
+            },
+        };
+        let Some(pointer) = pointer else { return Ok(Element::Object(None)) };
+        let Some(object) = object_in(collections, pointer)? else {
+            self.missing.insert(pointer.collection);
+            return Ok(Element::Unknown("not fetched"));
+        };
+        // Coordinates of 2 bytes become 8 bytes each, in a vector per point or block.
+        let factor = if kind == 4 { 1 } else { 16 };
+        self.spend((object.len() as u64).saturating_mul(factor))?;
+        let mut reader = Reader::new(STRUCTURE, &object, 0, format);
+        let target = if kind == 1 { Some(reader.defined_address()?) } else { token(&mut reader)? };
+        let null = || reader.malformed("null token, expected that of an object");
+        let target = Address(target.ok_or_else(null)?);
+        if kind == 4 {
+            let length = reader.u16()?;
+            let name = str::from_utf8(reader.take(length.into())?);
+            let invalid = |_| reader.malformed("attribute name in an invalid encoding, expected UTF-8");
+            return Ok(Element::Attribute(target, name.map_err(invalid)?.to_owned()));
         }
-        _ => Err(reader.unsupported(format!("kind {kind} with flags {flags:#x}, expected kind 2 to 4"))),
-    }
-}
-
-/// Parses the global heap object of a region reference of type 1: the address of the dataset and the selection.
-pub(crate) fn region_in_heap(bytes: &[u8], format: Format) -> Result<(u64, Selection), Error> {
-    let mut reader = Reader::new(STRUCTURE, bytes, 0, format);
-    Ok((reader.defined_address()?, parse_selection(&mut reader)?))
-}
-
-/// Parses the global heap object of a region reference of HDF5 1.12.
-pub(crate) fn standard_region_in_heap(bytes: &[u8], format: Format) -> Result<(u64, Selection), Error> {
-    let mut reader = Reader::new(STRUCTURE, bytes, 0, format);
-    let dataset =
-        token(&mut reader)?.ok_or_else(|| reader.malformed("null token, expected that of a dataset"))?;
-    reader.skip(8)?;
-    Ok((dataset, parse_selection(&mut reader)?))
-}
-
-/// Parses the global heap object of an attribute reference of HDF5 1.12: the address of the object and the attribute's
-/// name.
-pub(crate) fn attribute_in_heap(bytes: &[u8], format: Format) -> Result<(u64, String), Error> {
-    let mut reader = Reader::new(STRUCTURE, bytes, 0, format);
-    let object =
-        token(&mut reader)?.ok_or_else(|| reader.malformed("null token, expected that of an object"))?;
-    let length = reader.u16()?;
-    let name = reader.take(length.into())?;
-    match std::str::from_utf8(name) {
-        Ok(name) => Ok((object, name.to_owned())),
-        Err(_) => Err(reader.malformed("attribute name in an invalid encoding, expected UTF-8")),
+        reader.skip(if kind == 3 { 8 } else { 0 })?;
+        Ok(Element::Region(target, parse_selection(&mut reader)?))
     }
 }
 
@@ -100,28 +90,38 @@ pub(crate) fn pointer(reader: &mut Reader<'_>) -> Result<Option<HeapPointer>, Er
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
-    use crate::testing::bytes_of;
+    use crate::{cursor::Format, model::Selection, testing::bytes_of, value::Collections};
 
     const FORMAT: Format = Format { base: 0, offset_size: 8, length_size: 8 };
+    const POINTER: &str = "0008000000000000 03000000";
+
+    fn standard(hex: &str) -> Result<Element, Error> {
+        let collections = Collections::new();
+        let mut decoder = Decoder::new(Some((FORMAT, &collections)), u64::MAX);
+        let element = decoder.reference(ReferenceKind::Standard(2), &bytes_of(hex))?;
+        let is_missing = element == Element::Unknown("not fetched");
+        assert_eq!(decoder.missing.contains(&0x800), is_missing);
+        Ok(element)
+    }
 
     #[test]
     fn parses_stored_references() {
-        let standard = |hex: &str| parse_standard(&bytes_of(hex), FORMAT);
         assert_eq!(
             standard("02 00 08 2003000000000000 00000000000000").unwrap(),
-            StoredReference::Object(0x320)
+            Element::Object(Some(Address(0x320)))
         );
-        assert_eq!(standard("00 00 00000000 0000000000000000 00000000").unwrap(), StoredReference::Null);
-        let pointer = HeapPointer { collection: 0x800, index: 3 };
-        let attribute = standard("04 00 0e000000 0008000000000000 03000000").unwrap();
-        assert_eq!(attribute, StoredReference::Attribute(pointer));
-        let region = standard("03 00 40000000 0008000000000000 03000000").unwrap();
-        assert_eq!(region, StoredReference::Region(pointer));
-        let other = standard("02 01 0e000000 0008000000000000 03000000").unwrap();
-        assert_eq!(other, StoredReference::OtherFile);
+        assert_eq!(standard("00 00 00000000 0000000000000000 00000000").unwrap(), Element::Object(None));
+        let unknown = Element::Unknown("not fetched");
+        assert_eq!(standard(&format!("04 00 0e000000 {POINTER}")).unwrap(), unknown);
+        assert_eq!(standard(&format!("03 00 40000000 {POINTER}")).unwrap(), unknown);
+        let other = Element::Unknown("reference into another file");
+        assert_eq!(standard(&format!("02 01 0e000000 {POINTER}")).unwrap(), other);
         let region = |bytes: &[u8]| super::pointer(&mut Reader::new(STRUCTURE, bytes, 0, FORMAT)).unwrap();
-        assert_eq!(region(&bytes_of("0008000000000000 03000000")), Some(pointer));
+        let expected = HeapPointer { collection: 0x800, index: 3 };
+        assert_eq!(region(&bytes_of(POINTER)), Some(expected));
         assert_eq!(region(&[0; 12]), None);
         assert!(standard("07 00 08 2003000000000000 00000000000000").is_err(), "kind 7");
         assert!(standard("02 00 04 2003000000000000 00000000000000").is_err(), "token of 4 bytes");
@@ -130,15 +130,24 @@ mod tests {
 
     #[test]
     fn parses_heap_objects() {
+        let decoded = |kind, reference: &str, object: &str| {
+            let objects = BTreeMap::from([(3, bytes_of(object).into())]);
+            let collections = Collections::from([(0x800, Ok(objects))]);
+            let mut decoder = Decoder::new(Some((FORMAT, &collections)), u64::MAX);
+            decoder.reference(kind, &bytes_of(&format!("{reference} {POINTER}")))
+        };
         let points = "01000000 01000000 00000000 10000000 01000000 02000000 01000000 07000000";
-        let expected = (0x320, Selection::Points(vec![vec![1], vec![7]]));
-        let old = bytes_of(&format!("2003000000000000 {points}"));
-        assert_eq!(region_in_heap(&old, FORMAT).unwrap(), expected);
-        let new = bytes_of(&format!("08 2003000000000000 20000000 01000000 {points}"));
-        assert_eq!(standard_region_in_heap(&new, FORMAT).unwrap(), expected);
-        let name = bytes_of("08 2003000000000000 0200 6162");
-        assert_eq!(attribute_in_heap(&name, FORMAT).unwrap(), (0x320, "ab".to_owned()));
-        assert!(attribute_in_heap(&bytes_of("08 2003000000000000 0300 6162"), FORMAT).is_err());
-        assert!(region_in_heap(&[1, 2, 3], FORMAT).is_err());
+        let expected = Element::Region(Address(0x320), Selection::Points(vec![vec![1], vec![7]]));
+        let old = |object: &str| decoded(ReferenceKind::Region, "", object);
+        assert_eq!(old(&format!("2003000000000000 {points}")).unwrap(), expected);
+        let new = |kind: &str, object: &str| {
+            decoded(ReferenceKind::Standard(3), &format!("{kind} 00 40000000"), object)
+        };
+        let region = format!("08 2003000000000000 20000000 01000000 {points}");
+        assert_eq!(new("03", &region).unwrap(), expected);
+        let attribute = Element::Attribute(Address(0x320), "ab".to_owned());
+        assert_eq!(new("04", "08 2003000000000000 0200 6162").unwrap(), attribute);
+        assert!(new("04", "08 2003000000000000 0300 6162").is_err());
+        assert!(old("010203").is_err());
     }
 }

@@ -17,7 +17,7 @@ use crate::{
     cursor::{Format, Reader},
     fractal_heap::{HeapId, open_heaps, read_heap_objects},
     io::Io,
-    object_header::{Body, Header, kind, read_headers},
+    object_header::{Body, Header, Message, kind, read_headers},
 };
 
 /// Location of a shared message.
@@ -55,59 +55,6 @@ pub(crate) fn parse(bytes: &[u8], address: u64, kind: u16, format: Format) -> Re
     }
 }
 
-/// Location of the shared message table.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct TableMessage {
-    pub(crate) address: u64,
-    indexes: u8,
-    /// Size of the table in bytes.
-    pub(crate) length: u64,
-}
-
-/// Parses a Shared Message Table message.
-pub(crate) fn parse_table_message(bytes: &[u8], address: u64, format: Format) -> Result<TableMessage, Error> {
-    let mut reader = Reader::new("shared message table message", bytes, address, format);
-    reader.version(0..=0)?;
-    let table = reader.defined_address()?;
-    let indexes = reader.u8()?;
-    let index_length = u64::from(format.offset_size).saturating_mul(2).saturating_add(14);
-    let length = index_length.saturating_mul(u64::from(indexes)).saturating_add(8);
-    Ok(TableMessage { address: table, indexes, length })
-}
-
-/// An index of the table: the message types in a heap, as a bit mask.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct SharedIndex {
-    kinds: u16,
-    heap: Option<u64>,
-}
-
-impl SharedIndex {
-    /// Returns the address of the fractal heap for messages of a type.
-    pub(crate) fn heap_of(indexes: &[Self], kind: u16) -> Option<u64> {
-        let bit = 1_u16.checked_shl(u32::from(kind)).unwrap_or(0);
-        indexes.iter().find(|index| index.kinds & bit != 0)?.heap
-    }
-}
-
-/// Parses the table.
-pub(crate) fn parse_table(
-    bytes: &[u8],
-    message: TableMessage,
-    format: Format,
-) -> Result<Vec<SharedIndex>, Error> {
-    let mut reader = Reader::checked("shared message table", b"SMTB", bytes, message.address, format)?;
-    let index = |_| {
-        reader.version(0..=0)?;
-        reader.skip(1)?;
-        let kinds = reader.u16()?;
-        reader.skip(10)?;
-        reader.address()?;
-        Ok(SharedIndex { kinds, heap: reader.address()? })
-    };
-    (0..message.indexes).map(index).collect()
-}
-
 // Resolves shared messages: those in the headers of committed datatypes, and those in shared message heaps.
 
 /// Memory in bytes of a parsed message per byte.
@@ -121,9 +68,10 @@ pub(crate) enum Stored {
 }
 
 impl Stored {
-    /// Parses the body of a message of type `kind`, if it is a reference.
-    pub(crate) fn new(body: Body, is_shared: bool, kind: u16, format: Format) -> Result<Self, Error> {
-        if !is_shared {
+    /// Parses the body of a message, if it is a reference.
+    pub(crate) fn new(message: Message, format: Format) -> Result<Self, Error> {
+        let Message { kind, shared, body } = message;
+        if !shared {
             return Ok(Self::Here(body));
         }
         parse(&body.bytes, body.address, kind, format).map(Self::Shared)
@@ -141,18 +89,34 @@ impl Stored {
 /// Shared messages that are resolved.
 #[derive(Debug, Default)]
 pub(crate) struct SharedMessages {
-    indexes: Vec<SharedIndex>,
+    /// Indexes of the table: the message types, as a bit mask, and the address of the fractal heap that contains them.
+    indexes: Vec<(u16, Option<u64>)>,
     found: BTreeMap<SharedReference, Result<Body, Error>>,
 }
 
 impl SharedMessages {
     /// Reads the shared message table, if the superblock extension refers to one.
     pub(crate) async fn open(io: &Io<'_>, format: Format, extension: Option<&Header>) -> Result<Self, Error> {
-        let message = extension.map(|header| header.parsed(kind::SHARED_TABLE, format, parse_table_message));
-        let Some(message) = message.transpose()?.flatten() else { return Ok(Self::default()) };
-        let range = ByteRange::new(message.address, message.length);
-        let table = io.read(&[range]).await?.into_iter().next().unwrap_or_default();
-        Ok(Self { indexes: parse_table(&table, message, format)?, found: BTreeMap::new() })
+        let Some(body) = extension.and_then(|header| header.body(kind::SHARED_TABLE)) else {
+            return Ok(Self::default());
+        };
+        let mut message = Reader::new("shared message table message", &body.bytes, body.address, format);
+        message.version(0..=0)?;
+        let (address, count) = (message.defined_address()?, message.u8()?);
+        let index_length = u64::from(format.offset_size).saturating_mul(2).saturating_add(14);
+        let length = index_length.saturating_mul(u64::from(count)).saturating_add(8);
+        let table = io.read(&[ByteRange::new(address, length)]).await?.pop().unwrap_or_default();
+        let mut reader = Reader::checked("shared message table", b"SMTB", &table, address, format)?;
+        let index = |_| {
+            reader.version(0..=0)?;
+            reader.skip(1)?;
+            let kinds = reader.u16()?;
+            reader.skip(10)?;
+            reader.address()?;
+            Ok((kinds, reader.address()?))
+        };
+        let indexes = (0..count).map(index).collect::<Result<_, Error>>()?;
+        Ok(Self { indexes, found: BTreeMap::new() })
     }
 
     /// Returns a message. A shared one must have been looked up.
@@ -162,6 +126,19 @@ impl SharedMessages {
             Stored::Here(body) => Ok(body.clone()),
             Stored::Shared(reference) => self.found.get(reference).cloned().unwrap_or_else(missing),
         }
+    }
+
+    /// Parses the first message of a type in a header, if there is one. A shared one must have been looked up.
+    pub(crate) fn parsed<T>(
+        &self,
+        header: &Header,
+        kind: u16,
+        format: Format,
+        parse: impl Fn(&[u8], u64, Format) -> Result<T, Error>,
+    ) -> Result<Option<T>, Error> {
+        let Some(message) = header.find(kind) else { return Ok(None) };
+        let body = self.body(&Stored::new(message.clone(), format)?)?;
+        parse(&body.bytes, body.address, format).map(Some)
     }
 
     /// Charges the memory of a parsed message for one more object that shares it.
@@ -184,20 +161,28 @@ impl SharedMessages {
         for reference in references {
             match reference {
                 SharedReference::Committed(address) => committed.push(address),
-                SharedReference::Heap { kind, id } => match SharedIndex::heap_of(&self.indexes, kind) {
-                    Some(heap) => heaps.entry(heap).or_default().push((reference, id)),
-                    None => {
+                SharedReference::Heap { kind, id } => {
+                    let bit = 1_u16.checked_shl(u32::from(kind)).unwrap_or(0);
+                    let index = self.indexes.iter().find(|(kinds, _)| kinds & bit != 0);
+                    if let Some((_, Some(heap))) = index {
+                        heaps.entry(*heap).or_default().push((reference, id));
+                    } else {
                         let problem = format!("no heap for messages of type {kind:#x}");
                         let error = Error::malformed("shared message table", 0, problem);
                         self.found.insert(reference, Err(error));
                     }
-                },
+                }
             }
         }
-        let addresses = &committed;
-        let headers = read_headers(io, format, addresses).await?;
-        for (&address, header) in addresses.iter().zip(headers) {
-            let body = header.and_then(|header| committed_datatype(&header));
+        let headers = read_headers(io, format, &committed).await?;
+        for (address, header) in committed.into_iter().zip(headers) {
+            let body = header.and_then(|header| match header.find(kind::DATATYPE) {
+                Some(message) if !message.shared => Ok(message.body.clone()),
+                _ => {
+                    let problem = "no datatype message, or a shared one, expected one in the header";
+                    Err(Error::malformed("committed datatype", address, problem))
+                }
+            });
             self.found.insert(SharedReference::Committed(address), body);
         }
         let addresses: Vec<_> = heaps.keys().copied().collect();
@@ -206,35 +191,23 @@ impl SharedMessages {
         let opened = open_heaps(io, format, &addresses).await?;
         let answers = read_heap_objects(io, format, opened, &requests).await;
         for (wanted, objects) in heaps.into_values().zip(answers) {
+            let references = wanted.into_iter().map(|(reference, _)| reference);
             match objects {
-                Ok(objects) => {
-                    let references = wanted.into_iter().map(|(reference, _)| reference);
-                    self.found.extend(references.zip(objects));
-                }
-                Err(error) => {
-                    let lost = wanted.into_iter().map(|(reference, _)| (reference, Err(error.clone())));
-                    self.found.extend(lost);
-                }
+                Ok(objects) => self.found.extend(references.zip(objects)),
+                Err(error) => self.found.extend(references.map(|lost| (lost, Err(error.clone())))),
             }
         }
         Ok(())
     }
 }
 
-/// Returns the datatype message of a committed datatype.
-fn committed_datatype(header: &Header) -> Result<Body, Error> {
-    match header.find(kind::DATATYPE) {
-        Some(message) if !message.shared => Ok(message.body.clone()),
-        _ => {
-            let problem = "no datatype message, or a shared one, expected one in the header";
-            Err(Error::malformed("committed datatype", header.address, problem))
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+    use virtualize_bytes::{Limits, MemorySource};
+
     use super::*;
+    use crate::testing::ready;
 
     const FORMAT: Format = Format { base: 0, offset_size: 4, length_size: 4 };
 
@@ -251,13 +224,19 @@ mod tests {
 
     #[test]
     fn a_table_names_the_heap_of_each_type() {
-        let message = parse_table_message(&[0, 0x20, 0, 0, 0, 1], 0, FORMAT).unwrap();
         let mut bytes = b"SMTB".to_vec();
         bytes.extend([0, 0, 0b1010, 0, 50, 0, 0, 0, 50, 0, 40, 0, 3, 0, 0x60, 0, 0, 0, 0x80, 0, 0, 0]);
         bytes.extend(crate::cursor::lookup3(&bytes).to_le_bytes());
-        assert_eq!(message.length, bytes.len() as u64);
-        let indexes = parse_table(&bytes, message, FORMAT).unwrap();
-        assert_eq!(SharedIndex::heap_of(&indexes, 3), Some(0x80));
-        assert_eq!(SharedIndex::heap_of(&indexes, 12), None);
+        let source = MemorySource([vec![0; 0x20], bytes].concat().into());
+        let io = Io::new(&source, Limits::default());
+        let body = Body { address: 0, bytes: Bytes::from_static(&[0, 0x20, 0, 0, 0, 1]) };
+        let messages = vec![Message { kind: kind::SHARED_TABLE, shared: false, body }];
+        let header = Header { address: 0, messages };
+        let mut shared = ready(SharedMessages::open(&io, FORMAT, Some(&header))).unwrap();
+        let reference = |kind| SharedReference::Heap { kind, id: [0; 8] };
+        ready(shared.look_up(&io, FORMAT, [reference(3), reference(12)].into())).unwrap();
+        let error = |kind| shared.body(&Stored::Shared(reference(kind))).unwrap_err().to_string();
+        assert!(error(3).starts_with("fractal heap header at 0x80"), "{}", error(3));
+        assert!(error(12).contains("no heap for messages of type 0xc"), "{}", error(12));
     }
 }

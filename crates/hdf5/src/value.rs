@@ -3,15 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use virtualize_bytes::Address;
 
 use crate::{
     Error,
-    cursor::{Format, Reader},
+    cursor::Format,
     global_heap,
     layout::HeapPointer,
-    model::{ByteOrder, Datatype, Element, Float, Integer, Member, ReferenceKind, Selection, StringPadding},
-    reference::{self, StoredReference},
+    model::{ByteOrder, Datatype, Element, Float, Integer, Member, StringPadding},
 };
 
 const STRUCTURE: &str = "element";
@@ -25,15 +23,12 @@ pub fn decode_element(datatype: &Datatype, bytes: &[u8]) -> Element {
     decoder.element(datatype, bytes).unwrap_or(Element::Unknown("bytes of another size than the type's"))
 }
 
-/// Parses the global heap object of a region reference.
-type ParseRegion = fn(&[u8], Format) -> Result<(u64, Selection), Error>;
-
 /// Objects of the global heap collections that are fetched, by address and index.
 pub(crate) type Collections = BTreeMap<u64, Result<BTreeMap<u16, Bytes>, Error>>;
 
 /// Decodes elements and records the global heap collections that it lacks.
 pub(crate) struct Decoder<'a> {
-    heap: Option<(Format, &'a Collections)>,
+    pub(crate) heap: Option<(Format, &'a Collections)>,
     budget: u64,
     /// Addresses of collections to fetch before decoding again.
     pub(crate) missing: BTreeSet<u64>,
@@ -72,7 +67,8 @@ impl<'a> Decoder<'a> {
         bytes.chunks_exact(size).map(|bytes| self.element(datatype, bytes)).collect()
     }
 
-    fn spend(&mut self, bytes: u64) -> Result<(), Error> {
+    /// Charges the memory of an element with `bytes` stored bytes.
+    pub(crate) fn spend(&mut self, bytes: u64) -> Result<(), Error> {
         match self.budget.checked_sub(bytes.saturating_add(ELEMENT_COST)) {
             Some(left) => {
                 self.budget = left;
@@ -101,8 +97,8 @@ impl<'a> Decoder<'a> {
             Datatype::Compound { members, .. } => self.compound(members, bytes),
             Datatype::Reference { kind, .. } => self.reference(*kind, bytes),
             Datatype::Enum { base, .. } => self.element(base, bytes),
-            Datatype::Sequence { base, .. } => self.sequence(base, bytes),
-            Datatype::VariableString { .. } => self.variable_string(bytes),
+            Datatype::Sequence { base, .. } => self.variable(Some(base), bytes),
+            Datatype::VariableString { .. } => self.variable(None, bytes),
             Datatype::Array { base, shape } => {
                 let count = shape.iter().copied().fold(1_u64, u64::saturating_mul);
                 self.elements(base, count, bytes).map(Element::List)
@@ -131,82 +127,23 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    fn reference(&mut self, kind: ReferenceKind, bytes: &[u8]) -> Result<Element, Error> {
-        let Some((format, _)) = self.heap else { return Ok(Element::Unknown("reference")) };
-        let stored = match kind {
-            ReferenceKind::Object => {
-                let mut cursor = virtualize_bytes::Cursor::little(bytes, 0);
-                let address = format.address(&mut cursor).ok().flatten();
-                return Ok(Element::Object(address.filter(|address| *address != format.base).map(Address)));
-            }
-            ReferenceKind::Region => match reference::pointer(&mut Reader::new(STRUCTURE, bytes, 0, format))?
-            {
-                None => return Ok(Element::Object(None)),
-                Some(pointer) => return self.region(pointer, format, reference::region_in_heap),
-            },
-            ReferenceKind::Standard(_) => reference::parse_standard(bytes, format)?,
+    fn variable(&mut self, base: Option<&Datatype>, bytes: &[u8]) -> Result<Element, Error> {
+        let Some((format, collections)) = self.heap else {
+            let is_text = base.is_none();
+            let unknown = if is_text { "variable-length string" } else { "variable-length sequence" };
+            return Ok(Element::Unknown(unknown));
         };
-        match stored {
-            StoredReference::Null => Ok(Element::Object(None)),
-            StoredReference::Object(address) => Ok(Element::Object(Some(Address(address)))),
-            StoredReference::Region(pointer) => {
-                self.region(pointer, format, reference::standard_region_in_heap)
-            }
-            StoredReference::Attribute(pointer) => {
-                let Some(bytes) = self.object(pointer)? else { return Ok(Element::Unknown("not fetched")) };
-                self.spend(bytes.len() as u64)?;
-                let (object, name) = reference::attribute_in_heap(&bytes, format)?;
-                Ok(Element::Attribute(Address(object), name))
-            }
-            StoredReference::OtherFile => Ok(Element::Unknown("reference into another file")),
+        let (element, size) = (global_heap::parse_variable(bytes, format)?, base.map_or(1, Datatype::size));
+        let Some(items) = global_heap::items_in(collections, element, size)? else {
+            self.missing.extend(element.pointer.map(|pointer| pointer.collection));
+            return Ok(Element::Unknown("not fetched"));
+        };
+        let length = items.len() as u64;
+        if let Some(base) = base {
+            return self.elements(base, length.checked_div(size).unwrap_or(0), &items).map(Element::List);
         }
-    }
-
-    fn region(&mut self, pointer: HeapPointer, format: Format, parse: ParseRegion) -> Result<Element, Error> {
-        let Some(bytes) = self.object(pointer)? else { return Ok(Element::Unknown("not fetched")) };
-        // Coordinates of 2 bytes become 8 bytes each, in a vector per point or block.
-        self.spend((bytes.len() as u64).saturating_mul(16))?;
-        let (dataset, selection) = parse(&bytes, format)?;
-        Ok(Element::Region(Address(dataset), selection))
-    }
-
-    fn sequence(&mut self, base: &Datatype, bytes: &[u8]) -> Result<Element, Error> {
-        let Some((format, _)) = self.heap else { return Ok(Element::Unknown("variable-length sequence")) };
-        let element = global_heap::parse_variable(bytes, format)?;
-        match element.pointer {
-            None => Ok(Element::List(Vec::new())),
-            Some(pointer) => match self.object(pointer)? {
-                Some(bytes) if element.length.checked_mul(base.size()) != Some(bytes.len() as u64) => {
-                    let problem = format!("{} items in an object of {} bytes", element.length, bytes.len());
-                    Err(Error::malformed(STRUCTURE, pointer.collection, problem))
-                }
-                Some(bytes) => self.elements(base, element.length, &bytes).map(Element::List),
-                None => Ok(Element::Unknown("not fetched")),
-            },
-        }
-    }
-
-    fn variable_string(&mut self, bytes: &[u8]) -> Result<Element, Error> {
-        let Some((format, _)) = self.heap else { return Ok(Element::Unknown("variable-length string")) };
-        let element = global_heap::parse_variable(bytes, format)?;
-        let Some(pointer) = element.pointer else { return Ok(Element::Text(String::new())) };
-        let Some(bytes) = self.object(pointer)? else { return Ok(Element::Unknown("not fetched")) };
-        if bytes.len() as u64 != element.length {
-            let problem = format!("string of {} bytes in an object of {}", element.length, bytes.len());
-            return Err(Error::malformed(STRUCTURE, pointer.collection, problem));
-        }
-        self.spend(bytes.len() as u64)?;
-        Ok(text(unpadded(StringPadding::NullTerminated, &bytes)))
-    }
-
-    /// Returns the object at a pointer, or `None` and records its collection if that is not fetched.
-    fn object(&mut self, pointer: HeapPointer) -> Result<Option<Bytes>, Error> {
-        let Some((_, collections)) = self.heap else { return Ok(None) };
-        let object = object_in(collections, pointer)?;
-        if object.is_none() {
-            self.missing.insert(pointer.collection);
-        }
-        Ok(object)
+        self.spend(length)?;
+        Ok(text(unpadded(StringPadding::NullTerminated, &items)))
     }
 }
 
@@ -355,9 +292,9 @@ mod tests {
         for (length, is_right) in [(0, false), (3, false), (4, true), (5, false)] {
             let mut decoder = Decoder::new(Some((format, &collections)), 1 << 20);
             let pointer = [length, 0, 0, 0, 64, 0, 0, 0, 1, 0, 0, 0];
-            assert_eq!(decoder.variable_string(&pointer).is_ok(), is_right, "text");
+            assert_eq!(decoder.variable(None, &pointer).is_ok(), is_right, "text");
             let base = Datatype::Opaque { size: 1, tag: String::new() };
-            assert_eq!(decoder.sequence(&base, &pointer).is_ok(), is_right, "sequence");
+            assert_eq!(decoder.variable(Some(&base), &pointer).is_ok(), is_right, "sequence");
         }
     }
 }
