@@ -11,9 +11,6 @@ use crate::{Error, Result};
 /// Attributes that Hyrax adds to renamed or linked objects.
 const ADDED: &[&str] = &["fullnamepath", "origname", "orig_datatype", "HDF5_HARDLINK", "HDF5_GLOBAL"];
 
-/// The container in which Hyrax lists the unlimited dimensions of a group.
-pub(crate) const EXTRA: &str = "DODS_EXTRA";
-
 /// The container in which `build_dmrpp` describes itself.
 const METADATA: &str = "build_dmrpp_metadata";
 
@@ -61,7 +58,18 @@ pub(crate) fn read(xml: &mut Xml<'_>, start: &Element<'_>, attributes: &mut Vec<
     let (name, kind) = (start.required("name")?, start.required("type")?);
     let problem = |what: &str| Error::new(format!("attribute {name}: {what}"));
     if kind == "Container" && name == METADATA {
-        return check_configuration(xml);
+        // The sidecar must not be made with Hyrax's CF option: it renames objects and changes attributes.
+        while let Some(item) = xml.child()? {
+            let name = item.attribute("name")?.unwrap_or_default();
+            while let Some(value) = xml.child()? {
+                if !value.is("Value") {
+                    xml.skip()?;
+                } else if xml.text()?.to_ascii_lowercase().contains("h5.enablecf=true") {
+                    return Err(Error::new(format!("{name}: made with H5.EnableCF, which renames objects")));
+                }
+            }
+        }
+        return Ok(());
     } else if kind == "Container" || ADDED.contains(&name.as_str()) {
         return Err(problem("objects were renamed, linked or added"));
     }
@@ -76,8 +84,14 @@ pub(crate) fn read(xml: &mut Xml<'_>, start: &Element<'_>, attributes: &mut Vec<
     };
     let mut elements = Vec::new();
     for text in values(xml, |element| problem(&format!("element {element}")))? {
-        if datatype == TEXT {
-            check_text(&text).map_err(problem)?;
+        // Hyrax writes some bytes of text as a backslash and three octal digits without escaping the backslash, and keeps
+        // blanks that pad fixed-length text.
+        let is_escape = |part: &[u8]| matches!(part, [b'\\', b'0'..=b'7', b'0'..=b'7', b'0'..=b'7']);
+        if datatype == TEXT && text.as_bytes().windows(4).any(is_escape) {
+            return Err(problem("text with an octal escape, or with a backslash before digits"));
+        }
+        if datatype == TEXT && text.ends_with(' ') {
+            return Err(problem("text that ends with a blank, which may be padding"));
         }
         let invalid = || {
             let start: String = text.chars().take(40).collect();
@@ -106,7 +120,7 @@ pub(crate) fn of(name: impl Into<String>, datatype: Datatype, elements: Vec<Valu
 }
 
 /// Reads the texts of the `<Value>` elements in the element that was opened last.
-fn values(xml: &mut Xml<'_>, unexpected: impl Fn(String) -> Error) -> Result<Vec<String>> {
+pub(crate) fn values(xml: &mut Xml<'_>, unexpected: impl Fn(String) -> Error) -> Result<Vec<String>> {
     let mut texts = Vec::new();
     while let Some(child) = xml.child()? {
         if !child.is("Value") {
@@ -116,45 +130,4 @@ fn values(xml: &mut Xml<'_>, unexpected: impl Fn(String) -> Error) -> Result<Vec
         texts.push(xml.text()?);
     }
     Ok(texts)
-}
-
-/// Reads the names of unlimited dimensions from the container that was opened last.
-pub(crate) fn read_unlimited(xml: &mut Xml<'_>) -> Result<Vec<String>> {
-    let mut names = Vec::new();
-    while let Some(item) = xml.child()? {
-        if !item.is("Attribute") || item.attribute("name")?.as_deref() != Some("Unlimited_Dimension") {
-            return Err(Error::new(format!("container {EXTRA} with other content")));
-        }
-        names.extend(values(xml, |element| Error::new(format!("element {element}, expected Value")))?);
-    }
-    Ok(names)
-}
-
-/// Reads the description of the sidecar, which must not be made with Hyrax's CF option: it renames objects and changes
-/// attributes.
-fn check_configuration(xml: &mut Xml<'_>) -> Result<()> {
-    while let Some(item) = xml.child()? {
-        let name = item.attribute("name")?.unwrap_or_default();
-        while let Some(value) = xml.child()? {
-            if !value.is("Value") {
-                xml.skip()?;
-            } else if xml.text()?.to_ascii_lowercase().contains("h5.enablecf=true") {
-                return Err(Error::new(format!("{name}: made with H5.EnableCF, which renames objects")));
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Refuses text that Hyrax may have changed: it writes some bytes as a backslash and three octal digits without escaping
-/// the backslash, and keeps blanks that pad fixed-length text.
-fn check_text(text: &str) -> std::result::Result<(), &'static str> {
-    let is_escape = |part: &[u8]| matches!(part, [b'\\', b'0'..=b'7', b'0'..=b'7', b'0'..=b'7']);
-    if text.as_bytes().windows(4).any(is_escape) {
-        Err("text with an octal escape, or with a backslash before digits")
-    } else if text.ends_with(' ') {
-        Err("text that ends with a blank, which may be padding")
-    } else {
-        Ok(())
-    }
 }

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use virtualize_bytes::ByteRange;
-use virtualize_hdf5::model::{ByteOrder, ChunkSizes, ChunkTable, Filter};
+use virtualize_hdf5::model::{ByteOrder, ChunkIndexKind, ChunkSizes, ChunkTable, Chunked, Filter, Layout};
 
 use crate::xml::{Element, Xml};
 use crate::{Error, Result};
@@ -30,7 +30,7 @@ pub(crate) struct Chunks {
     pub(crate) fill_value: Option<String>,
     pub(crate) byte_order: Option<ByteOrder>,
     /// Chunk shape in elements; `None` for contiguous data.
-    pub(crate) chunk_shape: Option<Vec<u64>>,
+    chunk_shape: Option<Vec<u64>>,
     /// Number of chunks along each axis.
     grid: Vec<u64>,
     chunks: Vec<Chunk>,
@@ -49,11 +49,27 @@ impl Chunks {
     /// Reads the element. `shape` is that of the variable, `end` the size of the data file.
     pub(crate) fn read(xml: &mut Xml<'_>, start: &Element<'_>, shape: &[u64], end: u64) -> Result<Self> {
         let mut chunks = Self::default();
-        start.each_attribute(|name, value| chunks.set(name, value))?;
+        start.each_attribute(|name, value| {
+            match name {
+                "compressionType" => chunks.compression = value.to_owned(),
+                "deflateLevel" => chunks.levels = value.to_owned(),
+                "fillValue" => chunks.fill_value = Some(value.to_owned()),
+                "byteOrder" if value == "LE" => chunks.byte_order = Some(ByteOrder::Little),
+                "byteOrder" if value == "BE" => chunks.byte_order = Some(ByteOrder::Big),
+                "byteOrder" => return Err(Error::new(format!("byteOrder \"{value}\", expected LE or BE"))),
+                "DIO" => {}
+                _ => return Err(Error::new(format!("attribute {name}"))),
+            }
+            Ok(())
+        })?;
         while let Some(child) = xml.child()? {
             match child.name().as_str() {
                 "dmrpp:chunk" => {
-                    xml.count_chunk()?;
+                    xml.hold("chunk tables", 24)?;
+                    xml.chunks = xml.chunks.saturating_add(1);
+                    if xml.chunks > xml.limits.chunks {
+                        return Err(Error::new(format!("more than {} chunks", xml.limits.chunks)));
+                    }
                     chunks.add(&child, end)?;
                     xml.skip()?;
                 }
@@ -78,21 +94,6 @@ impl Chunks {
             }
         }
         Ok(chunks)
-    }
-
-    /// Sets a property from an attribute.
-    fn set(&mut self, name: &str, value: &str) -> Result<()> {
-        match name {
-            "compressionType" => self.compression = value.to_owned(),
-            "deflateLevel" => self.levels = value.to_owned(),
-            "fillValue" => self.fill_value = Some(value.to_owned()),
-            "byteOrder" if value == "LE" => self.byte_order = Some(ByteOrder::Little),
-            "byteOrder" if value == "BE" => self.byte_order = Some(ByteOrder::Big),
-            "byteOrder" => return Err(Error::new(format!("byteOrder \"{value}\", expected LE or BE"))),
-            "DIO" => {}
-            _ => return Err(Error::new(format!("attribute {name}"))),
-        }
-        Ok(())
     }
 
     /// Adds a chunk.
@@ -171,19 +172,34 @@ impl Chunks {
         Ok(filters)
     }
 
-    /// Returns the range of contiguous data; `None` without any.
-    pub(crate) fn contiguous(&self) -> Option<ByteRange> {
-        self.chunks.first().map(|chunk| ByteRange::new(chunk.offset, chunk.size))
-    }
-
-    /// Returns the table of chunks whose elements have `size` bytes.
-    pub(crate) fn table(mut self, size: u64, filters: &[Filter]) -> Result<ChunkTable> {
+    /// Returns the layout of a variable of `bytes` bytes (`None` for more than 64 bits can count) whose elements have `size`
+    /// bytes.
+    pub(crate) fn layout(mut self, size: u64, bytes: Option<u64>, filters: &[Filter]) -> Result<Layout> {
+        let Some(chunk_shape) = self.chunk_shape else {
+            let range = self.chunks.first().map(|chunk| ByteRange::new(chunk.offset, chunk.size));
+            let Some(ByteRange { length, .. }) = range.filter(|range| Some(range.length) != bytes) else {
+                return Ok(Layout::Contiguous(range));
+            };
+            let expected = bytes.map_or("fewer".to_owned(), |bytes| bytes.to_string());
+            return Err(Error::new(format!("{length} bytes of contiguous data, expected {expected}")));
+        };
         let too_large = || Error::new("chunks that are too large or too many");
         let product =
             |first: u64, factors: &[u64]| factors.iter().try_fold(first, |all, n| all.checked_mul(*n));
-        let bytes = product(size, self.chunk_shape.as_deref().unwrap_or_default()).ok_or_else(too_large)?;
+        let bytes = product(size, &chunk_shape).ok_or_else(too_large)?;
         let total = product(1, &self.grid).ok_or_else(too_large)?;
-        self.check_sizes(filters, bytes)?;
+        // Old sidecars lack the masks of filters that were skipped, so a chunk that deflate did not change in size is not
+        // trusted.
+        let is_deflated = filters.iter().any(|filter| filter.id == DEFLATE);
+        let checksums = filters.iter().filter(|filter| filter.id == FLETCHER32).count() as u64;
+        let with_checksums = bytes.saturating_add(checksums.saturating_mul(4));
+        for Chunk { size, .. } in self.chunks.iter().filter(|_| self.masks.is_empty()) {
+            if is_deflated && (*size == bytes || *size == with_checksums) {
+                return Err(Error::new(format!("chunk of {size} bytes may not be compressed")));
+            } else if !is_deflated && *size != with_checksums {
+                return Err(Error::new(format!("chunk of {size} bytes, expected {with_checksums}")));
+            }
+        }
         self.chunks.sort_unstable();
         if self.chunks.array_windows().any(|[one, other]| one.position == other.position) {
             return Err(Error::new("two chunks at one place"));
@@ -196,31 +212,14 @@ impl Chunks {
                 ChunkSizes::Each(Arc::new(sizes.collect::<Option<_>>().ok_or_else(too_large)?))
             }
         };
-        Ok(ChunkTable {
+        let chunks = ChunkTable {
             positions: (self.chunks.len() as u64 != total).then(|| column(|chunk| chunk.position)),
             addresses: column(|chunk| chunk.offset),
             sizes,
             grid: self.grid,
             filter_masks: if filters.is_empty() { BTreeMap::new() } else { self.masks },
-        })
-    }
-
-    /// Checks the stored sizes of chunks that have `bytes` bytes without filters. Old sidecars lack the masks of filters that
-    /// were skipped, so a chunk that deflate did not change in size is not trusted.
-    fn check_sizes(&self, filters: &[Filter], bytes: u64) -> Result<()> {
-        if !self.masks.is_empty() {
-            return Ok(());
-        }
-        let is_deflated = filters.iter().any(|filter| filter.id == DEFLATE);
-        let checksums = filters.iter().filter(|filter| filter.id == FLETCHER32).count() as u64;
-        let with_checksums = bytes.saturating_add(checksums.saturating_mul(4));
-        for Chunk { size, .. } in &self.chunks {
-            if is_deflated && (*size == bytes || *size == with_checksums) {
-                return Err(Error::new(format!("chunk of {size} bytes may not be compressed")));
-            } else if !is_deflated && *size != with_checksums {
-                return Err(Error::new(format!("chunk of {size} bytes, expected {with_checksums}")));
-            }
-        }
-        Ok(())
+        };
+        let index = ChunkIndexKind::BTree1;
+        Ok(Layout::Chunked(Chunked { chunk_shape, index, unfiltered_edges: false, chunks }))
     }
 }

@@ -18,6 +18,9 @@ use crate::{DataFile, Error, Result, attribute};
 /// Text by which netCDF-C marks a scale without a variable.
 const NOT_A_VARIABLE: &str = "This is a netCDF dimension but not a netCDF variable.";
 
+/// The container in which Hyrax lists the unlimited dimensions of a group.
+const UNLIMITED: &str = "DODS_EXTRA";
+
 const ROOT: Address = Address(0);
 
 /// Parses a document.
@@ -78,21 +81,6 @@ impl OpenGroup {
         let problem = format!("two objects named \"{name}\"");
         self.links.insert(name, address).map_or(Ok(()), |_| Err(Error::new(problem)))
     }
-
-    /// Refuses anonymous dimensions whose numbers (`phony_dim_0`, …) depend on what only the file contains. They are counted
-    /// in the order of the group's variables, which is that of the document if this is also the order of their names, and
-    /// variables share them with dimensions of their size.
-    fn check_anonymous(&self) -> Result<()> {
-        let sizes: BTreeSet<_> = self.anonymous.iter().flat_map(|(_, shape)| shape).collect();
-        let refuse = |problem: &str| Err(Error::new(format!("dimensions without names: {problem}")));
-        if sizes.iter().any(|size| self.sizes.contains(*size)) {
-            return refuse("the group has a dimension of the same size");
-        }
-        if sizes.len() > 1 && !self.anonymous.is_sorted_by_key(|(name, _)| name) {
-            return refuse("the order of the variables is unknown");
-        }
-        Ok(())
-    }
 }
 
 impl Document {
@@ -101,7 +89,18 @@ impl Document {
             match xml.next()? {
                 Node::Open(root) if self.groups.is_empty() && self.objects.is_empty() => {
                     xml.element = root.name();
-                    check_root(&root, name)?;
+                    if !root.is("Dataset") {
+                        return Err(Error::new("expected Dataset"));
+                    }
+                    let stated = root.attribute("name")?.unwrap_or_default();
+                    if stated.rsplit('/').next() != Some(name) {
+                        return Err(Error::new(format!("made for a file named \"{stated}\"")));
+                    }
+                    // Versions of Hyrax that do not name themselves list filters in a fixed order, and omit variables of types
+                    // that they do not support.
+                    if root.attribute("dmrpp:version")?.is_none_or(|version| version.is_empty()) {
+                        return Err(Error::new("no dmrpp:version: such sidecars may lack variables"));
+                    }
                     self.open_group(ROOT, "/".to_owned());
                 }
                 Node::Open(element) => self.read_child(xml, &element)?,
@@ -118,9 +117,16 @@ impl Document {
         let (kind, name) = (element.name(), element.attribute("name")?.unwrap_or_default());
         xml.element = format!("{kind} \"{}{name}\"", self.current()?.path);
         match kind.as_str() {
-            "Attribute" if name == attribute::EXTRA => {
-                let unlimited = attribute::read_unlimited(xml)?;
-                self.current()?.unlimited.extend(unlimited);
+            "Attribute" if name == UNLIMITED => {
+                while let Some(item) = xml.child()? {
+                    if !item.is("Attribute")
+                        || item.attribute("name")?.as_deref() != Some("Unlimited_Dimension")
+                    {
+                        return Err(Error::new(format!("container {name} with other content")));
+                    }
+                    let unexpected = |child| Error::new(format!("element {child}, expected Value"));
+                    self.current()?.unlimited.extend(attribute::values(xml, unexpected)?);
+                }
                 Ok(())
             }
             "Attribute" => attribute::read(xml, element, &mut self.current()?.attributes),
@@ -185,7 +191,17 @@ impl Document {
     /// Completes the group in work with the scales of dimensions that have no variable.
     fn close_group(&mut self) -> Result<()> {
         let Some(mut group) = self.groups.pop() else { return Ok(()) };
-        group.check_anonymous()?;
+        // Refuses anonymous dimensions whose numbers (`phony_dim_0`, …) depend on what only the file contains. They are
+        // counted in the order of the group's variables, which is that of the document if this is also the order of their
+        // names, and variables share them with dimensions of their size.
+        let sizes: BTreeSet<_> = group.anonymous.iter().flat_map(|(_, shape)| shape).collect();
+        let refuse = |problem: &str| Err(Error::new(format!("dimensions without names: {problem}")));
+        if sizes.iter().any(|size| group.sizes.contains(*size)) {
+            return refuse("the group has a dimension of the same size");
+        }
+        if sizes.len() > 1 && !group.anonymous.is_sorted_by_key(|(name, _)| name) {
+            return refuse("the order of the variables is unknown");
+        }
         for (name, axis) in std::mem::take(&mut group.unused) {
             let Some(scale) = axis.scale else { continue };
             group.link(name, scale)?;
@@ -222,7 +238,15 @@ impl Document {
         let address = match own {
             None => {
                 variable::check_extent(&axes, &dataset)?;
-                dataset.attributes.extend(dimension_list(&axes));
+                if axes.iter().any(|axis| axis.scale.is_some()) {
+                    // The list of an anonymous dimension is empty.
+                    let reference = |scale| Value::Object(Some(scale));
+                    let list = |axis: &Axis| Value::List(axis.scale.map(reference).into_iter().collect());
+                    let base = Box::new(Datatype::Reference { size: 8, kind: ReferenceKind::Object });
+                    let (lists, values) =
+                        (Datatype::Sequence { size: 16, base }, axes.iter().map(list).collect());
+                    dataset.attributes.push(attribute::of("DIMENSION_LIST", lists, values));
+                }
                 self.allocate(xml)?
             }
             Some(own @ Axis { scale: Some(scale), .. }) if axes == [own] => {
@@ -241,33 +265,7 @@ impl Document {
     }
 }
 
-/// Checks the root element. Versions of Hyrax that do not name themselves list filters in a fixed order, and omit variables of
-/// types that they do not support.
-fn check_root(root: &Element<'_>, data: &str) -> Result<()> {
-    if !root.is("Dataset") {
-        return Err(Error::new("expected Dataset"));
-    }
-    let name = root.attribute("name")?.unwrap_or_default();
-    if name.rsplit('/').next() != Some(data) {
-        return Err(Error::new(format!("made for a file named \"{name}\"")));
-    }
-    if root.attribute("dmrpp:version")?.is_none_or(|version| version.is_empty()) {
-        return Err(Error::new("no dmrpp:version: such sidecars may lack variables"));
-    }
-    Ok(())
-}
-
 fn scale_attributes(name: &str) -> [Attribute; 2] {
     [("CLASS", "DIMENSION_SCALE"), ("NAME", name)]
         .map(|(name, text)| attribute::of(name, attribute::TEXT, vec![Value::Text(text.to_owned())]))
-}
-
-/// Returns the attribute by which a variable refers to its scales. Its lists are empty for anonymous dimensions.
-fn dimension_list(axes: &[Axis]) -> Option<Attribute> {
-    let list =
-        |axis: &Axis| Value::List(axis.scale.map(|scale| Value::Object(Some(scale))).into_iter().collect());
-    let reference = Datatype::Reference { size: 8, kind: ReferenceKind::Object };
-    let lists = Datatype::Sequence { size: 16, base: Box::new(reference) };
-    let has_scale = axes.iter().any(|axis| axis.scale.is_some());
-    has_scale.then(|| attribute::of("DIMENSION_LIST", lists, axes.iter().map(list).collect()))
 }

@@ -10,18 +10,45 @@ use crate::{Error, Result, attribute};
 const NC_FILL: f64 = 9.969_209_968_386_869e36;
 
 /// Returns the message for the attribute `fillValue` of an array with these attributes.
+///
+/// A floating-point number that was printed with six significant digits is `_FillValue` or the default of NetCDF, if they are
+/// printed so. Other numbers are unknown, since more than one is printed so.
+#[expect(clippy::cast_possible_truncation, reason = "the default, and numbers of 32 bits")]
 pub(crate) fn message(text: &str, datatype: &Datatype, attributes: &[Attribute]) -> Result<FillMessage> {
-    let (mut bytes, order) = match datatype {
-        Datatype::Float(float) => (float_bytes(text, float, attributes)?, float.order),
+    let not_a_number =
+        || Error::new(format!("fillValue \"{text}\", expected a number of the variable's type"));
+    let (mut bytes, order): (Vec<u8>, _) = match datatype {
+        Datatype::Float(Float { size, order, .. }) => {
+            let printed: f64 = text.parse().map_err(|_| not_a_number())?;
+            if text == "nan" && *order == ByteOrder::Big {
+                // HDF5 gives a NaN that it converts other bits.
+                return Err(Error::new("fillValue \"nan\" of big-endian numbers has unknown bits"));
+            }
+            let is_single = *size == 4;
+            let same_type = Datatype::Float(Float::ieee(is_single, ByteOrder::Little));
+            let declared =
+                attributes.iter().filter(|one| one.name == "_FillValue" && one.datatype == same_type);
+            let declared = declared.filter_map(|one| match one.elements.as_slice() {
+                [Element::Float(value)] => Some(*value),
+                _ => None,
+            });
+            let default = if is_single { f64::from(NC_FILL as f32) } else { NC_FILL };
+            let is_printed_so = |number: &f64| format!("{number:.5e}").parse() == Ok(printed);
+            let value = match printed {
+                0.0 | f64::INFINITY | f64::NEG_INFINITY => printed,
+                _ if text == "nan" => printed,
+                _ => declared.chain([default]).find(is_printed_so).ok_or_else(|| {
+                    let problem = format!("fillValue \"{text}\" may be rounded to six digits");
+                    Error::new(format!("{problem}, and _FillValue is not that number"))
+                })?,
+            };
+            (if is_single { (value as f32).to_le_bytes().into() } else { value.to_le_bytes().into() }, *order)
+        }
         Datatype::Integer(integer) => match attribute::value(text, datatype) {
             Some(Element::Integer(value)) => {
                 (value.to_le_bytes().get(..integer.size as usize).unwrap_or_default().to_vec(), integer.order)
             }
-            _ => {
-                return Err(Error::new(format!(
-                    "fillValue \"{text}\", expected a number of the variable's type"
-                )));
-            }
+            _ => return Err(not_a_number()),
         },
         // Text ends at the first NUL.
         _ if text.is_empty() => (vec![0], ByteOrder::Little),
@@ -42,35 +69,4 @@ pub(crate) fn message(text: &str, datatype: &Datatype, attributes: &[Attribute])
 /// Returns the message of a dataset with this fill value.
 pub(crate) fn of(value: FillValue) -> FillMessage {
     FillMessage { version: None, write_time: FillTime::IfSet, allocation_time: 0, value }
-}
-
-/// Returns the little-endian bytes of a number that was printed with six significant digits: `_FillValue` or the default of
-/// NetCDF, if they are printed so. Other numbers are unknown, since more than one is printed so.
-#[expect(clippy::cast_possible_truncation, reason = "the default, and numbers of 32 bits")]
-fn float_bytes(text: &str, float: &Float, attributes: &[Attribute]) -> Result<Vec<u8>> {
-    let printed: f64 =
-        text.parse().map_err(|_| Error::new(format!("fillValue \"{text}\", expected a number")))?;
-    if text == "nan" && float.order == ByteOrder::Big {
-        // HDF5 gives a NaN that it converts other bits.
-        return Err(Error::new("fillValue \"nan\" of big-endian numbers has unknown bits"));
-    }
-    let is_single = float.size == 4;
-    let same_type = Datatype::Float(Float::ieee(is_single, ByteOrder::Little));
-    let declared = attributes.iter().filter(|one| one.name == "_FillValue" && one.datatype == same_type);
-    let declared = declared.filter_map(|one| match one.elements.as_slice() {
-        [Element::Float(value)] => Some(*value),
-        _ => None,
-    });
-    let default = if is_single { f64::from(NC_FILL as f32) } else { NC_FILL };
-    let is_printed_so = |number: &f64| format!("{number:.5e}").parse() == Ok(printed);
-    let value = match printed {
-        0.0 | f64::INFINITY | f64::NEG_INFINITY => printed,
-        _ if text == "nan" => printed,
-        _ => declared.chain([default]).find(is_printed_so).ok_or_else(|| {
-            Error::new(format!(
-                "fillValue \"{text}\" may be rounded to six digits, and _FillValue is not that number"
-            ))
-        })?,
-    };
-    Ok(if is_single { (value as f32).to_le_bytes().into() } else { value.to_le_bytes().into() })
 }

@@ -2,8 +2,7 @@
 
 use virtualize_bytes::Address;
 use virtualize_hdf5::model::{
-    ByteOrder, CharacterSet, ChunkIndexKind, Chunked, Dataset, Dataspace, Datatype, FillValue, Layout,
-    StringPadding,
+    ByteOrder, CharacterSet, Chunked, Dataset, Dataspace, Datatype, FillValue, Layout, StringPadding,
 };
 
 use crate::attribute;
@@ -33,8 +32,7 @@ pub(crate) fn read(
     if kind != "String" && attribute::number(&kind, ByteOrder::Little).is_none() {
         return Err(Error::new("a variable of this type"));
     }
-    let (mut axes, mut shape, mut attributes): (Vec<Axis>, Vec<u64>, _) =
-        (Vec::new(), Vec::new(), Vec::new());
+    let (mut axes, mut shape, mut attributes) = (Vec::new(), Vec::new(), Vec::new());
     let (mut chunks, mut string) = (None, None);
     while let Some(child) = xml.child()? {
         match child.name().as_str() {
@@ -54,7 +52,16 @@ pub(crate) fn read(
             }
             "Map" => xml.skip()?,
             "dmrpp:FixedLengthStringArray" if kind == "String" && string.is_none() => {
-                string = Some(fixed_length(&child)?);
+                let (length, pad) = (child.required("string_length")?, child.required("pad")?);
+                let padding = match pad.as_str() {
+                    "null_pad" => StringPadding::NullPadded,
+                    "null_term" => StringPadding::NullTerminated,
+                    "space_pad" => StringPadding::SpacePadded,
+                    _ => return Err(Error::new(format!("pad \"{pad}\""))),
+                };
+                let size = length.parse().ok().filter(|length| (1..1 << 24).contains(length));
+                let size = size.ok_or_else(|| Error::new("string_length, expected a number from 1"))?;
+                string = Some(Datatype::String { size, padding, charset: CharacterSet::Ascii });
                 xml.skip()?;
             }
             "Attribute" => attribute::read(xml, &child, &mut attributes)?,
@@ -75,19 +82,11 @@ pub(crate) fn read(
     let fill = fill::message(fill_value, &datatype, &attributes)?;
     let filters = chunks.filters(datatype.size())?;
     let bytes = shape.iter().try_fold(datatype.size(), |all, axis| all.checked_mul(*axis));
-    let (is_incomplete, layout) = match (chunks.chunk_shape.clone(), chunks.contiguous()) {
-        (Some(chunk_shape), _) => {
-            let (index, chunks) = (ChunkIndexKind::BTree1, chunks.table(datatype.size(), &filters)?);
-            let chunked = Chunked { chunk_shape, index, unfiltered_edges: false, chunks };
-            (chunked.chunks.positions.is_some(), Layout::Chunked(chunked))
-        }
-        (None, Some(range)) if Some(range.length) == bytes => (false, Layout::Contiguous(Some(range))),
-        (None, Some(range)) => {
-            let expected = bytes.map_or("fewer".to_owned(), |bytes| bytes.to_string());
-            let problem = format!("{} bytes of contiguous data, expected {expected}", range.length);
-            return Err(Error::new(problem));
-        }
-        (None, None) => (true, Layout::Contiguous(None)),
+    let layout = chunks.layout(datatype.size(), bytes, &filters)?;
+    let is_incomplete = match &layout {
+        Layout::Chunked(Chunked { chunks, .. }) => chunks.positions.is_some(),
+        Layout::Contiguous(range) => range.is_none(),
+        _ => false,
     };
     match (&fill.value, &datatype) {
         (FillValue::Default, Datatype::String { size: 2.., .. }) if is_incomplete => {
@@ -100,20 +99,6 @@ pub(crate) fn read(
     }
     let dataset = dataset(datatype, shape, layout);
     Ok((axes, Dataset { fill, filters, attributes, ..dataset }))
-}
-
-/// Returns the type of text of fixed length.
-fn fixed_length(element: &Element<'_>) -> Result<Datatype> {
-    let (length, pad) = (element.required("string_length")?, element.required("pad")?);
-    let padding = match pad.as_str() {
-        "null_pad" => StringPadding::NullPadded,
-        "null_term" => StringPadding::NullTerminated,
-        "space_pad" => StringPadding::SpacePadded,
-        _ => return Err(Error::new(format!("pad \"{pad}\""))),
-    };
-    let size = length.parse().ok().filter(|length| (1..1 << 24).contains(length));
-    let size = size.ok_or_else(|| Error::new("string_length, expected a number from 1"))?;
-    Ok(Datatype::String { size, padding, charset: CharacterSet::Ascii })
 }
 
 /// Returns the size of a dimension.

@@ -89,7 +89,8 @@ pub(crate) struct Xml<'a> {
     depth: u64,
     source: &'a dyn ReadRanges,
     pub(crate) limits: Limits,
-    chunks: u64,
+    /// Number of chunks so far.
+    pub(crate) chunks: u64,
     /// Name of the variable or element in work, for errors.
     pub(crate) element: String,
 }
@@ -104,16 +105,6 @@ impl<'a> Xml<'a> {
     /// Charges memory for parsed content.
     pub(crate) fn hold(&self, what: &str, bytes: usize) -> Result<()> {
         Ok(self.source.hold(what, bytes as u64)?)
-    }
-
-    /// Counts a chunk and charges its memory.
-    pub(crate) fn count_chunk(&mut self) -> Result<()> {
-        self.hold("chunk tables", 24)?;
-        self.chunks = self.chunks.saturating_add(1);
-        if self.chunks > self.limits.chunks {
-            return Err(Error::new(format!("more than {} chunks", self.limits.chunks)));
-        }
-        Ok(())
     }
 
     /// Returns the line that was read last, from 1.
