@@ -10,12 +10,12 @@
 
 use bytes::Bytes;
 use virtualize_bytes::{Cursor, Endian, Limits, NeedBytes};
-use virtualize_hdf5::model::{ByteOrder, Datatype, Float, Integer};
+use virtualize_hdf5::model::{ByteOrder, Classic, Datatype, Dimension, Float, Integer};
 
 use crate::layout::{check_order, records};
 use crate::{
     Error, Result,
-    model::{Attribute, CHAR, Dimension, Header, Variable, Version},
+    model::{Attribute, CHAR, Header, Variable},
 };
 
 /// Returns whether a file is NetCDF classic, given its first four bytes.
@@ -23,11 +23,11 @@ pub fn is_netcdf3(first_bytes: &[u8]) -> bool {
     version(first_bytes).is_some()
 }
 
-fn version(first_bytes: &[u8]) -> Option<Version> {
-    match first_bytes.get(..4)? {
-        b"CDF\x01" => Some(Version::Classic),
-        b"CDF\x02" => Some(Version::Offset64),
-        b"CDF\x05" => Some(Version::Data64),
+/// Returns the version: 1 (classic, with offsets of 32 bits), 2 (offsets of 64 bits), or 5 (offsets, counts and lengths of 64
+/// bits, and further types).
+fn version(first_bytes: &[u8]) -> Option<u8> {
+    match first_bytes {
+        [b'C', b'D', b'F', version @ (1 | 2 | 5), ..] => Some(*version),
         _ => None,
     }
 }
@@ -38,18 +38,18 @@ pub(crate) fn parse(bytes: &Bytes, size: u64, limits: &Limits) -> Result<Header>
     let mut reader = Reader::new(bytes, version, size);
     reader.u32()?;
     reader.enter("numrecs");
-    let stated = match (reader.count()?, version) {
-        (u64::MAX, Version::Data64) => None,
-        (count, Version::Classic | Version::Offset64) if count == u32::MAX.into() => None,
-        (count, _) => Some(count),
-    };
-    let dimensions = list(&mut reader, "dim_list", NC_DIMENSION, limits.objects, dimension)?;
+    let streaming = if version == 5 { u64::MAX } else { u32::MAX.into() };
+    let stated = Some(reader.count()?).filter(|count| *count != streaming);
+    let mut dimensions = list(&mut reader, "dim_list", NC_DIMENSION, limits.objects, dimension)?;
     let attributes = attributes(&mut reader, limits.attributes)?;
     let item = |reader: &mut Reader<'_>| variable(reader, &dimensions, limits.attributes);
     let variables = list(&mut reader, "var_list", NC_VARIABLE, limits.objects, item)?;
     check_order(version, &variables, reader.offset())?;
-    let records = records(&variables, stated, size)?;
-    Ok(Header { dimensions, attributes, variables, records })
+    let classic = records(&variables, stated, size)?;
+    for dimension in dimensions.iter_mut().filter(|dimension| dimension.is_record) {
+        dimension.length = classic.records;
+    }
+    Ok(Header { classic: Classic { dimensions, ..classic }, attributes, variables })
 }
 
 // Variables.
@@ -62,11 +62,7 @@ pub(crate) fn parse(bytes: &Bytes, size: u64, limits: &Limits) -> Result<Header>
 // `vsize` is redundant, and wrong in some files: for more than 2³² - 4 bytes it cannot be right. Like netCDF-C, this reader
 // computes the size from the shape.
 
-pub(crate) fn variable(
-    reader: &mut Reader<'_>,
-    dimensions: &[Dimension],
-    most_attributes: u64,
-) -> Result<Variable> {
+fn variable(reader: &mut Reader<'_>, dimensions: &[Dimension], most_attributes: u64) -> Result<Variable> {
     reader.enter("var");
     let name = name(reader)?;
     let rank = reader.count()?;
@@ -78,10 +74,9 @@ pub(crate) fn variable(
             reader.malformed(format!("\"{name}\" has dimension {id}, of {}", dimensions.len()))
         })?);
     }
-    let of_variable = ids.iter().filter_map(|id| dimensions.get(*id).map(|dimension| dimension.length));
-    let lengths: Vec<Option<u64>> = of_variable.collect();
-    let is_record = lengths.first() == Some(&None);
-    if lengths.iter().skip(1).any(Option::is_none) {
+    let axes: Vec<_> = ids.iter().filter_map(|id| dimensions.get(*id)).collect();
+    let is_record = axes.first().is_some_and(|axis| axis.is_record);
+    if axes.iter().skip(1).any(|axis| axis.is_record) {
         return Err(reader.malformed(format!("\"{name}\" has the record dimension after another")));
     }
     let attributes = attributes(reader, most_attributes)?;
@@ -89,7 +84,8 @@ pub(crate) fn variable(
     let datatype = nc_type(reader)?;
     let _vsize = reader.count()?;
     let begin = reader.data_offset()?;
-    let size = lengths.iter().flatten().try_fold(datatype.size(), |product, n| product.checked_mul(*n));
+    let mut lengths = axes.iter().filter(|axis| !axis.is_record).map(|axis| axis.length);
+    let size = lengths.try_fold(datatype.size(), u64::checked_mul);
     let size =
         size.ok_or_else(|| reader.malformed(format!("\"{name}\" has more bytes than 64 bits can count")))?;
     Ok(Variable { name, dimensions: ids, attributes, datatype, begin, size, is_record })
@@ -102,7 +98,7 @@ pub(crate) fn variable(
 // ```
 
 /// Reads a list of attributes.
-pub(crate) fn attributes(reader: &mut Reader<'_>, most: u64) -> Result<Vec<Attribute>> {
+fn attributes(reader: &mut Reader<'_>, most: u64) -> Result<Vec<Attribute>> {
     list(reader, "att_list", NC_ATTRIBUTE, most, attribute)
 }
 
@@ -122,11 +118,11 @@ fn attribute(reader: &mut Reader<'_>) -> Result<Attribute> {
 // dim_length = NON_NEG (0 for the record dimension)
 // ```
 
-pub(crate) fn dimension(reader: &mut Reader<'_>) -> Result<Dimension> {
+/// Reads a dimension. The length of the record dimension is set later.
+fn dimension(reader: &mut Reader<'_>) -> Result<Dimension> {
     reader.enter("dim");
-    let name = name(reader)?;
-    let length = reader.count()?;
-    Ok(Dimension { name, length: (length != 0).then_some(length) })
+    let (name, length) = (name(reader)?, reader.count()?);
+    Ok(Dimension { name, length, is_record: length == 0 })
 }
 
 // Lists of dimensions, attributes and variables.
@@ -140,15 +136,15 @@ pub(crate) fn dimension(reader: &mut Reader<'_>) -> Result<Dimension> {
 // ```
 
 /// Tag of a list of dimensions.
-pub(crate) const NC_DIMENSION: u32 = 10;
+const NC_DIMENSION: u32 = 10;
 /// Tag of a list of variables.
-pub(crate) const NC_VARIABLE: u32 = 11;
+const NC_VARIABLE: u32 = 11;
 /// Tag of a list of attributes.
-pub(crate) const NC_ATTRIBUTE: u32 = 12;
+const NC_ATTRIBUTE: u32 = 12;
 
 /// Reads a list whose items start with `tag`. `most` bounds the number of items. Like netCDF-C, ignores the tag of an empty
 /// list.
-pub(crate) fn list<T>(
+fn list<T>(
     reader: &mut Reader<'_>,
     structure: &'static str,
     tag: u32,
@@ -162,7 +158,8 @@ pub(crate) fn list<T>(
         return Err(reader.malformed(format!("tag {found} of {count} items, expected {tag}")));
     }
     if count > most {
-        return Err(reader.limit(format!("{count} items, more than the limit of {most}")));
+        let problem = format!("{count} items, more than the limit of {most}");
+        return Err(Error::limit(structure, reader.start, problem));
     }
     // The count may be wrong: memory is allocated as items are read.
     let mut items = Vec::new();
@@ -181,7 +178,7 @@ pub(crate) fn list<T>(
 
 /// Reads a name. Like netCDF-C, which returns C strings, takes what precedes the first NUL. Names that are not UTF-8 are
 /// taken as Latin-1, as scipy does.
-pub(crate) fn name(reader: &mut Reader<'_>) -> Result<String> {
+fn name(reader: &mut Reader<'_>) -> Result<String> {
     let length = reader.count()?;
     let bytes = reader.padded(length)?;
     let shown = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
@@ -199,7 +196,7 @@ pub(crate) fn name(reader: &mut Reader<'_>) -> Result<String> {
 // ```
 
 /// Reads a type. Like netCDF-C, accepts those of CDF-5 in every version.
-pub(crate) fn nc_type(reader: &mut Reader<'_>) -> Result<Datatype> {
+fn nc_type(reader: &mut Reader<'_>) -> Result<Datatype> {
     let integer = |size, signed| Datatype::Integer(Integer::new(size, signed, ByteOrder::Big));
     Ok(match reader.u32()? {
         1 => integer(1, true),
@@ -224,10 +221,10 @@ pub(crate) fn nc_type(reader: &mut Reader<'_>) -> Result<Datatype> {
 // ```
 
 /// A position in the header of one file.
-pub(crate) struct Reader<'a> {
+struct Reader<'a> {
     bytes: &'a Bytes,
     cursor: Cursor<'a>,
-    pub(crate) version: Version,
+    version: u8,
     /// The structure that is being read, for errors.
     structure: &'static str,
     start: u64,
@@ -237,43 +234,40 @@ pub(crate) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     /// Starts at the first byte of a header.
-    pub(crate) fn new(bytes: &'a Bytes, version: Version, size: u64) -> Self {
+    fn new(bytes: &'a Bytes, version: u8, size: u64) -> Self {
         let cursor = Cursor::new(bytes, 0, Endian::Big);
         Self { bytes, cursor, version, structure: "magic", start: 0, size }
     }
 
     /// Names the structure that starts here.
-    pub(crate) fn enter(&mut self, structure: &'static str) {
+    fn enter(&mut self, structure: &'static str) {
         (self.structure, self.start) = (structure, self.offset());
     }
 
     /// Returns the offset of the next byte.
-    pub(crate) fn offset(&self) -> u64 {
+    fn offset(&self) -> u64 {
         self.cursor.address()
     }
 
     /// Reads a number of 4 bytes, whatever the version.
-    pub(crate) fn u32(&mut self) -> Result<u32> {
+    fn u32(&mut self) -> Result<u32> {
         self.cursor.u32().map_err(|need| self.short(need))
     }
 
     /// Reads a count, length or id.
-    pub(crate) fn count(&mut self) -> Result<u64> {
-        match self.version {
-            Version::Data64 => self.u64(),
-            Version::Classic | Version::Offset64 => self.u32().map(u64::from),
-        }
+    fn count(&mut self) -> Result<u64> {
+        if self.version == 5 { self.u64() } else { self.u32().map(u64::from) }
     }
 
     /// Reads the offset of data.
     ///
     /// # Errors
     /// It is negative.
-    pub(crate) fn data_offset(&mut self) -> Result<u64> {
+    fn data_offset(&mut self) -> Result<u64> {
         let at = self.offset();
         let (offset, most) = match self.version {
-            Version::Classic => (self.u32()?.into(), i32::MAX.cast_unsigned().into()),
-            Version::Offset64 | Version::Data64 => (self.u64()?, i64::MAX.cast_unsigned()),
+            1 => (self.u32()?.into(), i32::MAX.cast_unsigned().into()),
+            _ => (self.u64()?, i64::MAX.cast_unsigned()),
         };
         if offset > most {
             return Err(Error::malformed("begin", at, format!("{offset:#x}, which is a negative offset")));
@@ -282,7 +276,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads `length` bytes and skips their padding. Like netCDF-C, ignores the content of the padding.
-    pub(crate) fn padded(&mut self, length: u64) -> Result<Bytes> {
+    fn padded(&mut self, length: u64) -> Result<Bytes> {
         let padded = length.checked_next_multiple_of(4).unwrap_or(u64::MAX);
         let taken = self.cursor.take_u64(padded).map_err(|need| self.short(need))?;
         let length = usize::try_from(length).unwrap_or(usize::MAX);
@@ -290,13 +284,8 @@ impl<'a> Reader<'a> {
     }
 
     /// Creates an error of the current structure.
-    pub(crate) fn malformed(&self, problem: impl Into<String>) -> Error {
+    fn malformed(&self, problem: impl Into<String>) -> Error {
         Error::malformed(self.structure, self.start, problem)
-    }
-
-    /// Creates an error of an exceeded limit in the current structure.
-    pub(crate) fn limit(&self, problem: impl Into<String>) -> Error {
-        Error::limit(self.structure, self.start, problem)
     }
 
     fn u64(&mut self) -> Result<u64> {
@@ -313,7 +302,6 @@ impl<'a> Reader<'a> {
 mod tests {
     mod header {
         use super::super::*;
-        use crate::model::Records;
 
         /// Written by netCDF-C 4.10: `byte v(t, x)` with t unlimited of length 1 and x of length 3, values 1, 2, 3.
         const CLASSIC: &[u8] =
@@ -328,7 +316,8 @@ mod tests {
         #[test]
         fn a_header_of_netcdf_c() {
             let file = parsed(CLASSIC).unwrap();
-            assert_eq!(file.records, Records { count: 1, stride: 3, is_streamed: false });
+            let Classic { records, stride, is_streamed, .. } = file.classic;
+            assert_eq!((records, stride, is_streamed), (1, 3, false));
             let variable = &file.variables[0];
             assert_eq!((variable.begin, variable.size), (0x60, 3));
             assert_eq!(variable.datatype, Datatype::Integer(Integer::new(1, true, ByteOrder::Big)));
@@ -350,7 +339,8 @@ mod tests {
             bytes[4..8].fill(0xff);
             bytes.extend([4, 5, 6, 7]);
             let file = parsed(&bytes).unwrap();
-            assert_eq!(file.records, Records { count: 2, stride: 3, is_streamed: true });
+            let Classic { records, stride, is_streamed, .. } = file.classic;
+            assert_eq!((records, stride, is_streamed), (2, 3, true));
         }
     }
 
@@ -358,11 +348,11 @@ mod tests {
         use bytes::Bytes;
 
         use super::super::*;
-        use crate::{Error, model::Version};
+        use crate::Error;
 
         fn dimensions(lengths: &[u64]) -> Vec<Dimension> {
             let dimension =
-                |length: &u64| Dimension { name: "d".to_owned(), length: (*length != 0).then_some(*length) };
+                |&length: &u64| Dimension { name: "d".to_owned(), length, is_record: length == 0 };
             lengths.iter().map(dimension).collect()
         }
 
@@ -372,11 +362,7 @@ mod tests {
                 &[ids[0], 0, 0, 0, ids[1]],
                 b"\0\0\0\0\0\0\0\0\0\0\0\x03\0\0\0\x63\0\0\0\x80",
             ];
-            variable(
-                &mut Reader::new(&Bytes::from(bytes.concat()), Version::Classic, 0),
-                &dimensions(lengths),
-                1,
-            )
+            variable(&mut Reader::new(&Bytes::from(bytes.concat()), 1, 0), &dimensions(lengths), 1)
         }
 
         #[test]
@@ -400,7 +386,6 @@ mod tests {
         use bytes::Bytes;
 
         use super::super::*;
-        use crate::model::Version;
 
         #[test]
         fn values_lose_their_padding() {
@@ -408,7 +393,7 @@ mod tests {
                 \0\0\0\x01i\0\0\0\0\0\0\x03\0\0\0\x01\xff\xfe\0\0\
                 \0\0\0\x01t\0\0\0\0\0\0\x02\0\0\0\x05hello\0\0\0";
             let bytes = Bytes::from_static(bytes);
-            let read = attributes(&mut Reader::new(&bytes, Version::Classic, 0), 2).unwrap();
+            let read = attributes(&mut Reader::new(&bytes, 1, 0), 2).unwrap();
             let attribute = |name: &str, datatype, values: &'static [u8]| Attribute {
                 name: name.to_owned(),
                 datatype,
@@ -428,13 +413,10 @@ mod tests {
         use bytes::Bytes;
 
         use super::super::*;
-        use crate::model::Version;
 
         fn read(bytes: &'static [u8], most: u64) -> Result<Vec<u32>> {
             let bytes = Bytes::from_static(bytes);
-            list(&mut Reader::new(&bytes, Version::Classic, 0), "dim_list", NC_DIMENSION, most, |reader| {
-                reader.u32()
-            })
+            list(&mut Reader::new(&bytes, 1, 0), "dim_list", NC_DIMENSION, most, |reader| reader.u32())
         }
 
         #[test]
@@ -458,7 +440,6 @@ mod tests {
         use bytes::Bytes;
 
         use super::super::*;
-        use crate::model::Version;
 
         /// What netCDF4-python 1.7 and scipy 1.18 (for Latin-1) show.
         #[test]
@@ -471,7 +452,7 @@ mod tests {
                 (b"\0\0\0\0", ""),
             ] {
                 let bytes = Bytes::copy_from_slice(bytes);
-                assert_eq!(name(&mut Reader::new(&bytes, Version::Classic, 0)).unwrap(), expected);
+                assert_eq!(name(&mut Reader::new(&bytes, 1, 0)).unwrap(), expected);
             }
         }
     }
@@ -482,8 +463,8 @@ mod tests {
         #[test]
         fn counts_have_eight_bytes_in_cdf_5() {
             let bytes = Bytes::from_static(&[0, 0, 0, 0, 0, 0, 0, 7]);
-            assert_eq!(Reader::new(&bytes, Version::Data64, 0).count().unwrap(), 7);
-            let mut reader = Reader::new(&bytes, Version::Offset64, 0);
+            assert_eq!(Reader::new(&bytes, 5, 0).count().unwrap(), 7);
+            let mut reader = Reader::new(&bytes, 2, 0);
             assert_eq!((reader.count().unwrap(), reader.count().unwrap()), (0, 7));
             assert!(matches!(
                 reader.count(),
@@ -494,7 +475,7 @@ mod tests {
         #[test]
         fn padding_is_skipped_whatever_it_contains() {
             let bytes = Bytes::from_static(b"abc\xeedefg");
-            let mut reader = Reader::new(&bytes, Version::Classic, 0);
+            let mut reader = Reader::new(&bytes, 1, 0);
             assert_eq!((reader.padded(3).unwrap(), reader.padded(4).unwrap()), ("abc".into(), "defg".into()));
             assert!(reader.padded(0).unwrap().is_empty());
             assert!(matches!(reader.padded(u64::MAX), Err(Error::Truncated { .. })));
@@ -503,7 +484,7 @@ mod tests {
         #[test]
         fn negative_offsets_are_refused() {
             let bytes = Bytes::from_static(&[0x80, 0, 0, 0, 0, 0, 0, 0]);
-            for version in [Version::Classic, Version::Offset64, Version::Data64] {
+            for version in [1, 2, 5] {
                 assert!(matches!(
                     Reader::new(&bytes, version, 0).data_offset(),
                     Err(Error::Malformed { .. } | Error::Limit { .. })

@@ -7,17 +7,16 @@
 //! record   = [varslab ...]     each padded to 4 bytes, unless there is a single record variable
 //! ```
 
-use crate::{
-    Error, Result,
-    model::{Records, Variable, Version},
-};
+use virtualize_hdf5::model::Classic;
 
-/// Returns the records of a file of `size` bytes. `stated` is their number in the header; `None` if the file was written without
+use crate::{Error, Result, model::Variable};
+
+/// Returns the records of a file of `size` bytes, without its dimensions. `stated` is their number in the header; `None` if the file was written without
 /// knowing its end (`STREAMING`).
 ///
 /// # Errors
 /// A record has more bytes than 64 bits can count.
-pub(crate) fn records(variables: &[Variable], stated: Option<u64>, size: u64) -> Result<Records> {
+pub(crate) fn records(variables: &[Variable], stated: Option<u64>, size: u64) -> Result<Classic> {
     let slabs = || variables.iter().filter(|variable| variable.is_record);
     let stride = match (slabs().next(), slabs().nth(1)) {
         (Some(only), None) => Some(only.size),
@@ -25,8 +24,12 @@ pub(crate) fn records(variables: &[Variable], stated: Option<u64>, size: u64) ->
     };
     let overflow = || Error::malformed("record", 0, "more bytes than 64 bits can count");
     let stride = stride.ok_or_else(overflow)?;
-    let counted = || slabs().map(|slab| whole_records(slab, stride, size)).min().unwrap_or(0);
-    Ok(Records { count: stated.unwrap_or_else(counted), stride, is_streamed: stated.is_none() })
+    let whole = |slab: &Variable| {
+        let last = size.checked_sub(slab.begin).and_then(|bytes| bytes.checked_sub(slab.size));
+        last.and_then(|bytes| bytes.checked_div(stride)).map_or(0, |records| records.saturating_add(1))
+    };
+    let records = stated.unwrap_or_else(|| slabs().map(whole).min().unwrap_or(0));
+    Ok(Classic { dimensions: Vec::new(), records, stride, is_streamed: stated.is_none() })
 }
 
 /// Refuses variables that overlap the header, which ends at `end`, or each other. Like netCDF-C, requires that data are in the
@@ -35,12 +38,12 @@ pub(crate) fn records(variables: &[Variable], stated: Option<u64>, size: u64) ->
 ///
 /// # Errors
 /// There is such a variable.
-pub(crate) fn check_order(version: Version, variables: &[Variable], end: u64) -> Result<()> {
+pub(crate) fn check_order(version: u8, variables: &[Variable], end: u64) -> Result<()> {
     let (records, fixed): (Vec<_>, Vec<_>) = variables.iter().partition(|variable| variable.is_record);
     let most = match version {
-        Version::Classic => 0x7FFF_FFFC,
-        Version::Offset64 => 0xFFFF_FFFC,
-        Version::Data64 => 0x7FFF_FFFF_FFFF_FFFC,
+        1 => 0x7FFF_FFFC,
+        2 => 0xFFFF_FFFC,
+        _ => 0x7FFF_FFFF_FFFF_FFFC,
     };
     let mut free = end;
     let mut large: Option<&Variable> = None;
@@ -66,12 +69,6 @@ pub(crate) fn check_order(version: Version, variables: &[Variable], end: u64) ->
         })?;
     }
     Ok(())
-}
-
-/// Returns the number of whole records of one variable in a file of `size` bytes.
-fn whole_records(slab: &Variable, stride: u64, size: u64) -> u64 {
-    let last = size.checked_sub(slab.begin).and_then(|bytes| bytes.checked_sub(slab.size));
-    last.and_then(|bytes| bytes.checked_div(stride)).map_or(0, |records| records.saturating_add(1))
 }
 
 fn padded(size: u64) -> Option<u64> {
@@ -106,9 +103,9 @@ mod tests {
         let variables = [variable(100, 3, true), variable(104, 5, true)];
         for (size, count) in [(90, 0), (108, 0), (109, 1), (112, 1), (120, 1), (121, 2), (124, 2)] {
             let found = records(&variables, None, size).unwrap();
-            assert_eq!((found.count, found.is_streamed), (count, true), "{size}");
+            assert_eq!((found.records, found.is_streamed), (count, true), "{size}");
         }
-        assert_eq!(records(&[], None, 1 << 20).unwrap().count, 0);
+        assert_eq!(records(&[], None, 1 << 20).unwrap().records, 0);
     }
 
     #[test]
@@ -116,7 +113,7 @@ mod tests {
         let check = |places: &[(u64, u64, bool)], end| {
             let variables: Vec<_> =
                 places.iter().map(|(at, size, record)| variable(*at, *size, *record)).collect();
-            check_order(Version::Offset64, &variables, end).is_ok()
+            check_order(2, &variables, end).is_ok()
         };
         assert!(check(&[(108, 4, true), (100, 5, false)], 100));
         assert!(!check(&[(100, 5, false)], 101), "the header");
@@ -137,13 +134,13 @@ mod tests {
                 places.map(|(n, (size, record))| variable(at(n), *size, *record)).collect();
             check_order(version, &variables, 0).is_ok()
         };
-        for (version, most) in [(Version::Classic, (1 << 31) - 4), (Version::Offset64, (1_u64 << 32) - 4)] {
+        for (version, most) in [(1, (1 << 31) - 4), (2, (1_u64 << 32) - 4)] {
             assert!(check(version, &[(most, false), (most + 1, false)]));
             assert!(check(version, &[(most, false), (most, true), (most + 1, true)]));
             assert!(!check(version, &[(most + 1, false), (1, false)]));
             assert!(!check(version, &[(most + 1, false), (1, true)]));
             assert!(!check(version, &[(1, false), (most + 1, true), (most + 1, true)]));
-            assert!(check(Version::Data64, &[(most + 1, false), (most + 1, false), (1, true)]));
+            assert!(check(5, &[(most + 1, false), (most + 1, false), (1, true)]));
         }
     }
 }

@@ -13,28 +13,9 @@ use virtualize_hdf5::model::{
 /// A header.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Header {
-    pub(crate) dimensions: Vec<Dimension>,
+    pub(crate) classic: Classic,
     pub(crate) attributes: Vec<Attribute>,
     pub(crate) variables: Vec<Variable>,
-    pub(crate) records: Records,
-}
-
-/// Variant of the format.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Version {
-    /// CDF-1: classic, with offsets of 32 bits.
-    Classic,
-    /// CDF-2: offsets of 64 bits.
-    Offset64,
-    /// CDF-5: offsets, counts and lengths of 64 bits, and further types.
-    Data64,
-}
-
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Dimension {
-    pub(crate) name: String,
-    /// Length; `None` for the record dimension.
-    pub(crate) length: Option<u64>,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -62,16 +43,6 @@ pub(crate) struct Variable {
     pub(crate) is_record: bool,
 }
 
-/// The records of a file.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Records {
-    pub(crate) count: u64,
-    /// Bytes from a record to the next.
-    pub(crate) stride: u64,
-    /// Whether the header does not state the count, which then follows from the size of the file.
-    pub(crate) is_streamed: bool,
-}
-
 /// The type `NC_CHAR`.
 pub(crate) const CHAR: Datatype =
     Datatype::String { size: 1, padding: StringPadding::NullPadded, charset: CharacterSet::Ascii };
@@ -90,7 +61,7 @@ impl Header {
             let weights = attributes.iter().map(|one| named(&one.name).saturating_add(values(one)));
             weights.fold(0, u64::saturating_add)
         };
-        let dimensions = self.dimensions.iter().map(|one| named(&one.name));
+        let dimensions = self.classic.dimensions.iter().map(|one| named(&one.name));
         let variables = self.variables.iter().map(|one| {
             let ids = (one.dimensions.len() as u64).saturating_mul(16);
             named(&one.name).saturating_add(ids).saturating_add(of_attributes(&one.attributes))
@@ -100,16 +71,13 @@ impl Header {
 
     /// Converts the header to a root group with a dataset for each variable.
     pub(crate) fn into_file(self) -> model::File {
-        let Self { dimensions, attributes, variables, records } = self;
-        let shape = |ids: &[usize]| -> Vec<u64> {
-            let dimensions = ids.iter().filter_map(|id| dimensions.get(*id));
-            dimensions.map(|dimension| dimension.length.unwrap_or(records.count)).collect()
-        };
+        let Self { classic, attributes, variables } = self;
         let mut root = model::Group { attributes: converted(attributes), ..model::Group::default() };
         let mut objects = BTreeMap::new();
         for (address, variable) in (1..).map(Address).zip(variables) {
             let range = ByteRange::new(variable.begin, variable.size);
-            let shape = shape(&variable.dimensions);
+            let dimensions = variable.dimensions.iter().filter_map(|id| classic.dimensions.get(*id));
+            let shape = dimensions.map(|dimension| dimension.length).collect();
             let dataset = Dataset {
                 fill: fill(&variable),
                 datatype: variable.datatype,
@@ -129,20 +97,7 @@ impl Header {
             root.links.push(Link { name: variable.name, target: LinkTarget::Hard(address) });
         }
         objects.insert(Address(0), Object::Group(root));
-        let dimensions = dimensions.into_iter().map(|Dimension { name, length }| model::Dimension {
-            name,
-            length: length.unwrap_or(records.count),
-            is_record: length.is_none(),
-        });
-        model::File {
-            classic: Some(Classic {
-                dimensions: dimensions.collect(),
-                records: records.count,
-                stride: records.stride,
-                is_streamed: records.is_streamed,
-            }),
-            ..model::File::of_objects(objects)
-        }
+        model::File { classic: Some(classic), ..model::File::of_objects(objects) }
     }
 }
 
