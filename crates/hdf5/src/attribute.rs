@@ -18,7 +18,7 @@ use crate::{
     global_heap::fetch_collections,
     groups::{DenseKind, read_dense},
     io::Io,
-    model::{Attribute, Dataspace},
+    model::Attribute,
     object_header::{Body, Header, Message, kind},
     shared::{SharedMessages, SharedReference, Stored},
     value::{Collections, Decoder},
@@ -99,18 +99,7 @@ pub(crate) fn dense_storage(reader: &mut Reader<'_>, flags: u8) -> Result<Option
 // heaps, variable-length values from the global heap.
 
 /// The attributes of one object, and the errors of those that could not be read.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Attributes {
-    pub(crate) read: Vec<Attribute>,
-    pub(crate) unreadable: Vec<Error>,
-}
-
-/// An attribute whose elements may not be decoded yet.
-struct Typed {
-    attribute: Attribute,
-    /// Elements as stored, until they are decoded.
-    data: Option<Bytes>,
-}
+pub(crate) type Attributes = (Vec<Attribute>, Vec<Error>);
 
 /// Attributes with the indices of their objects.
 type Pending<T> = Vec<(usize, Result<T, Error>)>;
@@ -161,26 +150,27 @@ pub(crate) async fn read_attributes(
     let references: Vec<_> = parts.filter_map(Stored::reference).collect();
     shared.look_up(io, format, references.iter().copied().collect()).await?;
     references.into_iter().try_for_each(|reference| shared.hold(io, reference))?;
-    let typed = |message: AttributeMessage| {
-        let AttributeMessage { name, datatype, dataspace, data } = message;
-        let in_attribute = |error: Error| error.within(&format!("attribute {name:?}"));
-        let datatype =
-            shared.body(&datatype).and_then(|body| datatype::parse(&body.bytes, body.address, format));
-        let dataspace =
-            shared.body(&dataspace).and_then(|body| dataspace::parse(&body.bytes, body.address, format));
-        let (datatype, dataspace) = (datatype.map_err(in_attribute)?, dataspace.map_err(in_attribute)?);
-        let attribute = Attribute { name, datatype, dataspace, elements: Vec::new() };
-        Ok(Typed { attribute, data: Some(data) })
+    // The elements as stored follow an attribute until they are decoded.
+    let typed = |AttributeMessage { name, datatype, dataspace, data }| {
+        let datatype = shared.parse(&datatype, format, datatype::parse);
+        match datatype
+            .and_then(|datatype| Ok((datatype, shared.parse(&dataspace, format, dataspace::parse)?)))
+        {
+            Ok((datatype, dataspace)) => {
+                Ok((Attribute { name, datatype, dataspace, elements: Vec::new() }, Some(data)))
+            }
+            Err(error) => Err(error.within(&format!("attribute {name:?}"))),
+        }
     };
-    let mut pending: Pending<Typed> =
-        parsed.into_iter().map(|(object, message)| (object, message.and_then(typed))).collect();
+    let pending = parsed.into_iter().map(|(object, message)| (object, message.and_then(typed)));
+    let mut pending: Pending<(Attribute, Option<Bytes>)> = pending.collect();
     decode_all(io, format, &mut pending).await?;
-    let mut attributes: Vec<_> = headers.iter().map(|_| Attributes::default()).collect();
-    for (object, typed) in pending {
-        let Some(attributes) = attributes.get_mut(object) else { continue };
-        match typed {
-            Ok(typed) => attributes.read.push(typed.attribute),
-            Err(error) => attributes.unreadable.push(error),
+    let mut attributes = vec![Attributes::default(); headers.len()];
+    for (object, attribute) in pending {
+        let Some((read, unreadable)) = attributes.get_mut(object) else { continue };
+        match attribute {
+            Ok((attribute, _)) => read.push(attribute),
+            Err(error) => unreadable.push(error),
         }
     }
     Ok(attributes)
@@ -188,18 +178,22 @@ pub(crate) async fn read_attributes(
 
 /// Decodes all values. Each round fetches the collections that the previous round lacked, so the number of rounds is
 /// the nesting depth of variable-length types.
-async fn decode_all(io: &Io<'_>, format: Format, pending: &mut Pending<Typed>) -> Result<(), Error> {
+async fn decode_all(
+    io: &Io<'_>,
+    format: Format,
+    pending: &mut Pending<(Attribute, Option<Bytes>)>,
+) -> Result<(), Error> {
     /// Memory in bytes for an attribute, in addition to its name and its values.
     const ATTRIBUTE_BYTES: u64 = 192;
     let mut collections = Collections::new();
     loop {
         let mut missing = BTreeSet::new();
         for (_, typed) in pending.iter_mut() {
-            let Ok(Typed { attribute, data: data @ Some(_) }) = typed else { continue };
+            let Ok((attribute, data @ Some(_))) = typed else { continue };
             let limit = io.limits().structure_bytes.min(io.left());
             let mut decoder = Decoder::new(Some((format, &collections)), limit);
             let stored = data.as_deref().unwrap_or_default();
-            let elements = decoder.elements(&attribute.datatype, count(&attribute.dataspace), stored);
+            let elements = decoder.elements(&attribute.datatype, attribute.dataspace.elements(), stored);
             if elements.is_ok() && !decoder.missing.is_empty() {
                 missing.append(&mut decoder.missing);
                 continue;
@@ -218,14 +212,6 @@ async fn decode_all(io: &Io<'_>, format: Format, pending: &mut Pending<Typed>) -
             return Ok(());
         }
         fetch_collections(io, format, missing, &mut collections).await?;
-    }
-}
-
-/// Returns the number of elements of a dataspace. It saturates.
-fn count(dataspace: &Dataspace) -> u64 {
-    match dataspace.shape() {
-        None => 0,
-        Some(shape) => shape.iter().copied().fold(1, u64::saturating_mul),
     }
 }
 

@@ -233,10 +233,7 @@ pub(crate) async fn read_layouts(
     let mut tables = read_chunk_tables(io, format, chunked.collect()).await.into_iter();
     let mut layout = |request: LayoutRequest| {
         let names = request.external.as_ref().and_then(|_| names.next());
-        let needed = request
-            .dataspace
-            .shape()
-            .map_or(0, |shape| shape.iter().copied().fold(request.element_size, u64::saturating_mul));
+        let needed = request.dataspace.elements().saturating_mul(request.element_size);
         match (request.message, request.external, names) {
             (LayoutMessage::Contiguous { .. }, Some(files), Some(names)) => {
                 names.and_then(|names| external(io, &files, &names)).map(Layout::External)

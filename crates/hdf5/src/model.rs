@@ -182,6 +182,11 @@ impl Dataspace {
             Self::Simple { shape, .. } => Some(shape),
         }
     }
+
+    /// Returns the number of elements, 0 for a null dataspace. It saturates.
+    pub fn elements(&self) -> u64 {
+        self.shape().map_or(0, |shape| shape.iter().copied().fold(1, u64::saturating_mul))
+    }
 }
 
 /// Datatype (Datatype message, 0x0003). Sizes and offsets are in bytes, bit offsets count from the least significant

@@ -8,7 +8,7 @@ use virtualize_bytes::{Address, ByteRange, Limits, ReadRanges};
 
 use crate::{
     Error,
-    attribute::{Attributes, read_attributes},
+    attribute::read_attributes,
     btree1,
     cursor::Format,
     dataspace, datatype, fill_value, filters,
@@ -56,13 +56,13 @@ pub async fn read(source: &dyn ReadRanges, limits: &Limits) -> Result<File, Erro
     let (attributes, layouts) =
         try_join(read_attributes(&io, format, &headers, &mut shared), read_layouts(&io, format, requests))
             .await?;
-    for (header, Attributes { read, unreadable }) in headers.iter().zip(attributes) {
+    for (header, found) in headers.iter().zip(attributes) {
         let (attributes, unreadable_attributes) = match objects.get_mut(&Address(header.address)) {
             Some(Object::Group(group)) => (&mut group.attributes, &mut group.unreadable_attributes),
             Some(Object::Dataset(dataset)) => (&mut dataset.attributes, &mut dataset.unreadable_attributes),
             _ => continue,
         };
-        (*attributes, *unreadable_attributes) = (read, unreadable);
+        (*attributes, *unreadable_attributes) = found;
     }
     for (address, layout) in layouts {
         if let Some(Object::Dataset(dataset)) = objects.get_mut(&Address(address)) {

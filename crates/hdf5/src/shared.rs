@@ -137,8 +137,18 @@ impl SharedMessages {
         parse: impl Fn(&[u8], u64, Format) -> Result<T, Error>,
     ) -> Result<Option<T>, Error> {
         let Some(message) = header.find(kind) else { return Ok(None) };
-        let body = self.body(&Stored::new(message.clone(), format)?)?;
-        parse(&body.bytes, body.address, format).map(Some)
+        self.parse(&Stored::new(message.clone(), format)?, format, parse).map(Some)
+    }
+
+    /// Parses a message. A shared one must have been looked up.
+    pub(crate) fn parse<T>(
+        &self,
+        stored: &Stored,
+        format: Format,
+        parse: impl Fn(&[u8], u64, Format) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let body = self.body(stored)?;
+        parse(&body.bytes, body.address, format)
     }
 
     /// Charges the memory of a parsed message for one more object that shares it.
