@@ -143,8 +143,14 @@ pub struct MemorySource(pub Bytes);
 
 impl ReadRanges for MemorySource {
     fn read_ranges<'a>(&'a self, ranges: &'a [ByteRange]) -> BoxFuture<'a, Result<Vec<Bytes>, ReadError>> {
-        let parts = ranges.iter().map(|range| slice(&self.0, *range)).collect();
-        Box::pin(std::future::ready(Ok(parts)))
+        let part = |range: &ByteRange| {
+            let range = range.clamp_to(self.size());
+            match (usize::try_from(range.start), usize::try_from(range.end())) {
+                (Ok(start), Ok(end)) => self.0.slice(start..end),
+                _ => Bytes::new(),
+            }
+        };
+        Box::pin(std::future::ready(Ok(ranges.iter().map(part).collect())))
     }
 
     fn size(&self) -> u64 {
@@ -153,15 +159,6 @@ impl ReadRanges for MemorySource {
 
     fn is_local(&self) -> bool {
         true
-    }
-}
-
-/// Returns the part of `range` within `whole`.
-fn slice(whole: &Bytes, range: ByteRange) -> Bytes {
-    let range = range.clamp_to(whole.len() as u64);
-    match (usize::try_from(range.start), usize::try_from(range.end())) {
-        (Ok(start), Ok(end)) => whole.slice(start..end),
-        _ => Bytes::new(),
     }
 }
 
