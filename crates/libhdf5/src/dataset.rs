@@ -223,7 +223,7 @@ fn attribute(at: At, handle: &Handle, format: Format) -> Result<Attribute> {
     let (id, space) = (datatype?, space?);
     let datatype = datatype::read(at, &id, format.offset_size)?;
     let dataspace = dataspace::read(at, &space)?;
-    let bytes = (datatype.size as u64).saturating_mul(dataspace::elements(&dataspace));
+    let bytes = (datatype.size as u64).saturating_mul(dataspace.elements());
     let size = usize::try_from(bytes).ok().filter(|_| bytes <= MAX_BYTES);
     let too_large = || at.malformed(format!("value of {bytes} bytes, expected at most {MAX_BYTES}"));
     let mut value = vec![0; size.ok_or_else(too_large)?];

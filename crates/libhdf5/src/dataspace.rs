@@ -39,11 +39,6 @@ fn rank(at: At, space: hid_t) -> Result<usize> {
     at.number(unsafe { h5s::H5Sget_simple_extent_ndims(space) })
 }
 
-/// Returns the number of elements of a dataspace.
-pub(crate) fn elements(dataspace: &Dataspace) -> u64 {
-    dataspace.shape().map_or(0, |shape| shape.iter().copied().fold(1, u64::saturating_mul))
-}
-
 /// Limit on the number of blocks or points in an irregular selection.
 const MAX_PARTS: usize = 1 << 24;
 

@@ -54,7 +54,7 @@ impl Opened<'_> {
 
     /// Returns the stored bytes of a compact dataset, which the library only returns as elements.
     fn compact(&self, at: At) -> Result<Bytes> {
-        let bytes = dataspace::elements(self.dataspace).saturating_mul(self.datatype.size as u64);
+        let bytes = self.dataspace.elements().saturating_mul(self.datatype.size as u64);
         if !self.datatype.memory.is_flat() || bytes > MAX_COMPACT {
             return Err(at.malformed("the library does not give the stored bytes of such elements"));
         }
@@ -70,38 +70,26 @@ impl Opened<'_> {
     fn contiguous(&self, at: At) -> Result<Layout> {
         // SAFETY: the handle is open.
         let files = at.number(unsafe { h5p::H5Pget_external_count(self.properties.id()) })?;
+        let files = u32::try_from(files).map_err(|_| at.malformed("too many external files"))?;
+        let segment = |index| {
+            let (mut name, mut offset, mut size) = (vec![0_u8; MAX_NAME], 0, 0);
+            let (text, length) = (name.as_mut_ptr().cast(), name.len());
+            // SAFETY: the size that is passed is that of the buffer; both numbers outlive the call.
+            at.done(unsafe {
+                let properties = self.properties.id();
+                h5p::H5Pget_external(properties, index, length, text, &raw mut offset, &raw mut size)
+            })?;
+            let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
+            let (offset, size) = (at.number(offset)? as u64, (size != UNDEFINED).then_some(size));
+            Ok(ExternalSegment { file: String::from_utf8_lossy(name).into_owned(), offset, size })
+        };
         if files > 0 {
-            let files = u32::try_from(files).map_err(|_| at.malformed("too many external files"))?;
-            return (0..files)
-                .map(|index| self.segment(at, index))
-                .collect::<Result<_>>()
-                .map(Layout::External);
+            return (0..files).map(segment).collect::<Result<_>>().map(Layout::External);
         }
         // SAFETY: the handle is open.
         let (start, size) =
             unsafe { (h5d::H5Dget_offset(self.dataset.id()), h5d::H5Dget_storage_size(self.dataset.id())) };
         Ok(Layout::Contiguous((start != UNDEFINED).then(|| ByteRange::new(start, size))))
-    }
-
-    fn segment(&self, at: At, index: u32) -> Result<ExternalSegment> {
-        let (mut name, mut offset, mut size) = (vec![0_u8; MAX_NAME], 0, 0);
-        // SAFETY: the size that is passed is that of the buffer; both numbers outlive the call.
-        at.done(unsafe {
-            h5p::H5Pget_external(
-                self.properties.id(),
-                index,
-                name.len(),
-                name.as_mut_ptr().cast(),
-                &raw mut offset,
-                &raw mut size,
-            )
-        })?;
-        let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
-        Ok(ExternalSegment {
-            file: String::from_utf8_lossy(name).into_owned(),
-            offset: at.number(offset)? as u64,
-            size: (size != UNDEFINED).then_some(size),
-        })
     }
 }
 

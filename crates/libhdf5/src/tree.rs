@@ -128,13 +128,13 @@ impl Objects<'_> {
         // SAFETY: the handle is open; the result is a new identifier.
         let properties = at.handle(unsafe { h5g::H5Gget_create_plist(group.id()) })?;
         let (attributes, unreadable_attributes) = attributes(at, group, &properties, self.format);
-        let mut links = Vec::new();
-        for found in links_of(at, group, &properties, self.format)? {
-            if let (LinkTarget::Hard(address), Some(token)) = (&found.target, found.token) {
-                waiting.push((*address, token));
-            }
-            links.push(Link { name: found.name, target: found.target });
-        }
+        let at = at.structure("link");
+        let link = |listed: Listed| {
+            let target = target(at, group, &listed, self.format, waiting);
+            let name = listed.name.to_string_lossy().into_owned();
+            Link { name, target: target.unwrap_or_else(LinkTarget::Unreadable) }
+        };
+        let links = links_of(at, group, &properties)?.into_iter().map(link).collect();
         Ok(Group { attributes, unreadable_attributes, links })
     }
 }
@@ -233,23 +233,15 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// A link, and the token of a hard link's target.
-pub(crate) struct Found {
-    pub(crate) name: String,
-    pub(crate) target: LinkTarget,
-    pub(crate) token: Option<H5O_token_t>,
-}
-
 /// A link as listed by the library.
 struct Listed {
     name: CString,
     info: LinkInfo,
 }
 
-/// Returns the links of a group: by creation order if it is tracked, else by name.
-pub(crate) fn links_of(at: At, group: &Handle, properties: &Handle, format: Format) -> Result<Vec<Found>> {
+/// Lists the links of a group: by creation order if it is tracked, else by name.
+fn links_of(at: At, group: &Handle, properties: &Handle) -> Result<Vec<Listed>> {
     const TRACKED: c_uint = 1;
-    let at = at.structure("link");
     let mut flags: c_uint = 0;
     // SAFETY: the handle is open, and the flags outlive the call.
     at.done(unsafe { h5p::H5Pget_link_creation_order(properties.id(), &raw mut flags) })?;
@@ -261,7 +253,7 @@ pub(crate) fn links_of(at: At, group: &Handle, properties: &Handle, format: Form
     let (start, data) = (std::ptr::null_mut(), (&raw mut links).cast());
     // SAFETY: the callback fits the signature, and its data outlive the call.
     at.done(unsafe { H5Literate2(group.id(), index, order, start, Some(note_link), data) })?;
-    Ok(links.iter().map(|listed| found(at, group, listed, format)).collect())
+    Ok(links)
 }
 
 unsafe extern "C" fn note_link(
@@ -278,34 +270,30 @@ unsafe extern "C" fn note_link(
     0
 }
 
-fn found(at: At, group: &Handle, listed: &Listed, format: Format) -> Found {
-    let name = listed.name.to_string_lossy().into_owned();
-    match target(at, group, listed, format) {
-        Ok((target, token)) => Found { name, target, token },
-        Err(error) => Found { name, target: LinkTarget::Unreadable(error), token: None },
-    }
-}
-
+/// Returns the target of a link. That of a hard link is added to `waiting`.
 fn target(
     at: At,
     group: &Handle,
     listed: &Listed,
     format: Format,
-) -> Result<(LinkTarget, Option<H5O_token_t>)> {
+    waiting: &mut Vec<(Address, H5O_token_t)>,
+) -> Result<LinkTarget> {
     match listed.info.class {
         0 => {
             // SAFETY: the value of a hard link is a token.
             let token = unsafe { listed.info.value.token };
-            Ok((LinkTarget::Hard(address(at, group, token, format)?), Some(token)))
+            let address = address(at, group, token, format)?;
+            waiting.push((address, token));
+            Ok(LinkTarget::Hard(address))
         }
-        1 => value(at, group, listed).map(|value| (LinkTarget::Soft(part(&value, 0)), None)),
+        1 => value(at, group, listed).map(|value| LinkTarget::Soft(part(&value, 0))),
         64 => {
             let value = value(at, group, listed)?;
             let names = value.get(1..).unwrap_or_default();
-            Ok((LinkTarget::External { file: part(names, 0), path: part(names, 1) }, None))
+            Ok(LinkTarget::External { file: part(names, 0), path: part(names, 1) })
         }
         class => match u8::try_from(class) {
-            Ok(class @ 65..) => Ok((LinkTarget::UserDefined(class), None)),
+            Ok(class @ 65..) => Ok(LinkTarget::UserDefined(class)),
             _ => Err(at.malformed(format!("link class {class}"))),
         },
     }
