@@ -69,17 +69,33 @@ async fn tree(io: &mut Io<'_>, format: Format, chain: Vec<Directory>) -> Result<
         let first = nodes.len();
         interpret(io, format, level, &mut nodes).await?;
         let links = links(nodes.get_mut(first..).unwrap_or_default(), first, &mut seen);
-        level = if depth < io.limits().depth {
-            sub_directories(io, format, &mut nodes, &links).await?
-        } else {
-            for link in &links {
-                let Some(parent) = nodes.get_mut(link.parent) else { continue };
-                let problem = format!("SubIFDs nested deeper than the limit of {depth} levels");
-                let error = Error::limit(Structure::Tag(tag::SUB_IFDS), parent.ifd.offset, problem);
-                parent.ifd.unreadable_sub_ifds.push(error);
+        let mut directories = Vec::new();
+        if depth < io.limits().depth {
+            let room = io.limits().objects.saturating_sub(nodes.len() as u64);
+            if links.len() as u64 > room {
+                let problem = format!("more directories than the limit of {}", io.limits().objects);
+                return Err(Error::limit(Structure::Tag(tag::SUB_IFDS), 0, problem));
             }
-            Vec::new()
-        };
+            let offsets: Vec<u64> = links.iter().map(|link| link.offset).collect();
+            directories = read_all(io, format, &offsets, SUB_WINDOW).await?;
+        }
+        let mut directories = directories.into_iter();
+        level = Vec::new();
+        for link in links {
+            let Some(parent) = nodes.get_mut(link.parent) else { continue };
+            match directories.next() {
+                Some(Ok(directory)) => {
+                    let path = [&parent.ifd.path[..], &[link.index]].concat();
+                    level.push(Pending { parent: Some(link.parent), path, directory });
+                }
+                Some(Err(error)) => parent.ifd.unreadable_sub_ifds.push(error),
+                None => {
+                    let problem = format!("SubIFDs nested deeper than the limit of {depth} levels");
+                    let error = Error::limit(Structure::Tag(tag::SUB_IFDS), parent.ifd.offset, problem);
+                    parent.ifd.unreadable_sub_ifds.push(error);
+                }
+            }
+        }
         if level.is_empty() {
             break;
         }
@@ -217,35 +233,6 @@ fn links(level: &mut [Node], first: usize, seen: &mut BTreeSet<u64>) -> Vec<Link
 
 /// Limit on the number of such errors per directory.
 const MAX_REPORTED: usize = 100;
-
-/// Reads the directories of `links`. Errors are recorded at their parents.
-async fn sub_directories(
-    io: &mut Io<'_>,
-    format: Format,
-    nodes: &mut [Node],
-    links: &[Link],
-) -> Result<Vec<Pending>, Error> {
-    let room = io.limits().objects.saturating_sub(nodes.len() as u64);
-    if links.len() as u64 > room {
-        let problem = format!("more directories than the limit of {}", io.limits().objects);
-        return Err(Error::limit(Structure::Tag(tag::SUB_IFDS), 0, problem));
-    }
-    let offsets: Vec<u64> = links.iter().map(|link| link.offset).collect();
-    let directories = read_all(io, format, &offsets, SUB_WINDOW).await?;
-    let mut level = Vec::new();
-    for (link, directory) in links.iter().zip(directories) {
-        let Some(parent) = nodes.get_mut(link.parent) else { continue };
-        match directory {
-            Ok(directory) => {
-                let mut path = parent.ifd.path.clone();
-                path.push(link.index);
-                level.push(Pending { parent: Some(link.parent), path, directory });
-            }
-            Err(error) => parent.ifd.unreadable_sub_ifds.push(error),
-        }
-    }
-    Ok(level)
-}
 
 /// Bytes to fetch for a directory: usually all of it, and sometimes the next one.
 const WINDOW: u64 = 8 << 10;
