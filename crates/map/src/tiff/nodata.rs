@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use half::f16;
 use serde_json::{Map, Value};
 use virtualize_remedy::Code;
-use virtualize_tiff::model::{Ifd, SampleFormat};
+use virtualize_tiff::model::{GdalItem, Ifd, SampleFormat};
 use virtualize_zarr::cf::fill_value_attribute;
 use virtualize_zarr::{DataType, FillValue, ZarrFormat};
 
@@ -37,18 +37,6 @@ pub(super) struct Nodata {
     pub(super) duplicates: BTreeSet<String>,
 }
 
-/// A source of nodata.
-struct Candidate {
-    /// Name of the item; empty for the tag.
-    name: &'static str,
-    origin: String,
-    text: String,
-    /// Its value of the data type.
-    value: Option<FillValue>,
-    /// Why it has no value.
-    problem: String,
-}
-
 /// Inputs of the decision for one image.
 pub(super) struct Question<'a> {
     pub(super) ifd: &'a Ifd,
@@ -70,25 +58,47 @@ impl<'a> Question<'a> {
     pub(super) fn decide(&self, diagnostics: &mut Vec<Diagnostic>) -> Result<Nodata> {
         let mut warn =
             |code, message: String| diagnostics.push(Diagnostic::warning(code, self.path, message));
-        let (candidates, background) = self.candidates(&mut warn);
-        let winner = candidates.iter().position(|candidate| candidate.value.is_some());
-        let won = winner.and_then(|index| candidates.get(index));
-        let sentinel = won.and_then(|won| won.value.clone());
-        let sources = self.sources(&candidates, winner, sentinel.as_ref());
+        let (sources, sentinel, background) = self.sources(&mut warn);
         let is_disputed = sources.iter().any(|source| source.outcome == Outcome::Dropped(DIFFERS.into()));
-        if let Some(won) = won.filter(|won| is_disputed || !won.name.is_empty()) {
+        let used = sources.iter().find(|source| source.outcome == Outcome::Used);
+        if let Some(FillSource { origin, text, .. }) =
+            used.filter(|used| is_disputed || used.origin.starts_with("item "))
+        {
             let message = if is_disputed {
                 let values: Vec<_> =
                     sources.iter().map(|source| format!("{} {:?}", source.origin, source.text)).collect();
-                format!("nodata sources disagree: {}; {} is used", values.join(", "), won.origin)
+                format!("nodata sources disagree: {}; {origin} is used", values.join(", "))
             } else {
-                let Candidate { origin, text, .. } = won;
                 format!("{origin} is {text:?}, which is masked; GDAL ignores this item")
             };
             warn(Code::NodataDisagrees, message);
         }
-        let attributes = self.attributes(&candidates, sentinel.as_ref());
-        let duplicates = self.duplicates(sentinel.as_ref());
+        let mut attributes = Map::new();
+        if let Some(text) = &self.ifd.gdal_nodata {
+            attributes.insert("gdal_no_data".into(), text.as_str().into());
+        }
+        let mut duplicates = BTreeSet::new();
+        if let Some(sentinel) = &sentinel {
+            if self.format == ZarrFormat::V3
+                && let Some(value) = fill_value_attribute::encode(sentinel, self.data_type)
+            {
+                attributes.insert("_FillValue".into(), value);
+            }
+            let is_kept = |source: &FillSource| !matches!(source.outcome, Outcome::Dropped(_));
+            if sources.iter().any(|source| source.origin == origin_of("missing_value") && is_kept(source))
+                && let Some(number) = number_json(self.data_type, sentinel).filter(Value::is_number)
+            {
+                attributes.insert("missing_value".into(), number);
+            }
+            for GdalItem { name, value, .. } in &self.ifd.gdal_metadata {
+                if name.split_once('#').is_some_and(|(_, last)| ITEMS.contains(&last))
+                    && let Some(value) = read_number(value, self.data_type, false).value
+                    && self.is_same(&value, sentinel)
+                {
+                    duplicates.insert(name.clone());
+                }
+            }
+        }
         // xarray opens no Zarr v2 array of structures with a fill value.
         let declared = sentinel
             .clone()
@@ -110,72 +120,66 @@ impl<'a> Question<'a> {
         Ok(Nodata { decision, attributes, duplicates })
     }
 
-    /// Reads all sources, the tag first, and the value of missing tiles, which GDAL takes from the tag only.
-    fn candidates(&self, warn: &mut impl FnMut(Code, String)) -> (Vec<Candidate>, FillValue) {
+    /// Reads all sources, the tag first. Also returns the first value, which is the sentinel, and the value of missing tiles,
+    /// which GDAL takes from the tag only.
+    fn sources(
+        &self,
+        warn: &mut impl FnMut(Code, String),
+    ) -> (Vec<FillSource>, Option<FillValue>, FillValue) {
         let has_integer_parts = self
             .ifd
             .image
             .as_ref()
             .is_ok_and(|image| image.sample_format.first() == Some(&SampleFormat::ComplexInteger));
         let read = |text: &str| read_number(text, self.data_type, has_integer_parts);
-        let mut candidates = Vec::new();
+        let (mut sources, mut sentinel) = (Vec::new(), None);
         let mut background = FillValue::zero(self.data_type);
-        let sources = |ifd: &'a Ifd| {
+        let of_image = |ifd: &'a Ifd| {
             let tag = ifd.gdal_nodata.as_ref().map(|text| (text, "tag GDAL_NODATA (42113)"));
             tag.or_else(|| ifd.declared_nodata.as_ref().map(|text| (text, "nodata of the catalogue")))
         };
-        let inherited = || self.main.and_then(sources);
+        let inherited = || self.main.and_then(of_image);
         if let Some((text, origin)) =
-            sources(self.ifd).or_else(inherited).filter(|(text, _)| !text.is_empty())
+            of_image(self.ifd).or_else(inherited).filter(|(text, _)| !text.is_empty())
         {
             let reading = read(text);
-            let origin = origin.to_owned();
             let what = format!("{origin} is {text:?}");
-            let value = reading.value.as_ref().and_then(|value| self.json(value)).unwrap_or_default();
+            let json = |value: &FillValue| number_json(self.data_type, value).unwrap_or_default();
+            let value = reading.value.as_ref().map(json).unwrap_or_default();
             let problem = format!("{what}, which no element of type {} can equal", self.data_type);
             // One warning is enough for an image and its overviews.
             let is_repeated = inherited().is_some_and(|(main, _)| main == text);
-            match reading.remark.filter(|_| !is_repeated) {
-                None => {}
+            let adjusted = match reading.remark.filter(|_| !is_repeated) {
+                None => None,
                 Some(Remark::Unrepresentable) => {
                     warn(Code::NodataDropped, format!("{problem}: nothing is masked, as in GDAL"));
+                    None
                 }
-                Some(Remark::Adjusted) => {
-                    warn(Code::NodataAdjusted, format!("{what}: {value} is masked, as in GDAL"))
-                }
+                Some(Remark::Adjusted) => Some(format!("{value} is masked, as in GDAL")),
                 Some(Remark::GdalReads(gdal)) => {
-                    let gdal = gdal.and_then(|gdal| self.json(&gdal)).unwrap_or_default();
-                    warn(Code::NodataAdjusted, format!("{what}: {value} is masked, but GDAL masks {gdal}"));
+                    let gdal = gdal.as_ref().map(json).unwrap_or_default();
+                    Some(format!("{value} is masked, but GDAL masks {gdal}"))
                 }
-                Some(Remark::Inexact) => warn(
-                    Code::NodataAdjusted,
-                    format!(
-                        "{what}: readers mask {value} only, but GDAL also masks numbers next to it, of which this text may be a rounded one"
-                    ),
-                ),
-            }
+                Some(Remark::Inexact) => Some(format!(
+                    "readers mask {value} only, but GDAL also masks numbers next to it, of which this text may be a rounded one"
+                )),
+            };
+            adjusted.into_iter().for_each(|effect| warn(Code::NodataAdjusted, format!("{what}: {effect}")));
             if self.ifd.gdal_nodata.is_some() {
                 background = reading.background;
             }
-            candidates.push(Candidate {
-                name: "",
-                origin,
-                text: text.clone(),
-                value: reading.value,
-                problem,
-            });
+            let outcome = self.outcome(reading.value, &mut sentinel, problem);
+            sources.push(FillSource { origin: origin.to_owned(), text: text.clone(), outcome });
         }
         for name in ITEMS {
-            for item in
-                self.ifd.gdal_metadata.iter().filter(|item| item.domain.is_empty() && item.name == name)
-            {
+            let items = self.ifd.gdal_metadata.iter();
+            for item in items.filter(|item| item.domain.is_empty() && item.name == name) {
+                let origin = origin_of(name);
                 let text = item.value.trim_matches(|c: char| c.is_whitespace() || c == '\0');
-                let is_known =
-                    candidates.iter().any(|known: &Candidate| known.name == name && known.text == item.value);
-                if text.is_empty() || is_known || candidates.len() >= MAX_SOURCES {
+                let is_known = |known: &FillSource| known.origin == origin && known.text == item.value;
+                if text.is_empty() || sources.iter().any(is_known) || sources.len() >= MAX_SOURCES {
                     continue;
                 }
-                let origin = format!("item {name} of GDAL_METADATA (42112)");
                 let reading = read(text);
                 let value = reading.value.filter(|_| reading.remark != Some(Remark::Adjusted));
                 let problem =
@@ -183,30 +187,29 @@ impl<'a> Question<'a> {
                 if value.is_none() {
                     warn(Code::NodataDropped, format!("{problem}: it is dropped"));
                 }
-                candidates.push(Candidate { name, origin, text: item.value.clone(), value, problem });
+                let outcome = self.outcome(value, &mut sentinel, problem);
+                sources.push(FillSource { origin, text: item.value.clone(), outcome });
             }
         }
-        (candidates, background)
+        (sources, sentinel, background)
     }
 
-    fn sources(
+    /// Returns the outcome of a source with this value, which becomes the sentinel if there is none.
+    fn outcome(
         &self,
-        candidates: &[Candidate],
-        winner: Option<usize>,
-        sentinel: Option<&FillValue>,
-    ) -> Vec<FillSource> {
-        let outcome = |index: usize, candidate: &Candidate| match (&candidate.value, sentinel) {
-            (None, _) => Outcome::Dropped(candidate.problem.clone()),
-            (Some(_), _) if winner == Some(index) => Outcome::Used,
-            (Some(value), Some(sentinel)) if self.is_same(value, sentinel) => Outcome::Kept,
+        value: Option<FillValue>,
+        sentinel: &mut Option<FillValue>,
+        problem: String,
+    ) -> Outcome {
+        match (value, sentinel) {
+            (None, _) => Outcome::Dropped(problem),
+            (value, first @ None) => {
+                *first = value;
+                Outcome::Used
+            }
+            (Some(value), Some(sentinel)) if self.is_same(&value, sentinel) => Outcome::Kept,
             _ => Outcome::Dropped(DIFFERS.into()),
-        };
-        let source = |(index, candidate): (usize, &Candidate)| FillSource {
-            origin: candidate.origin.clone(),
-            text: candidate.text.clone(),
-            outcome: outcome(index, candidate),
-        };
-        candidates.iter().enumerate().map(source).collect()
+        }
     }
 
     /// Whether two values mask the same elements: NaN is equal to NaN, and 0 to -0.
@@ -217,46 +220,11 @@ impl<'a> Question<'a> {
             _ => a == b,
         }
     }
+}
 
-    fn json(&self, value: &FillValue) -> Option<Value> {
-        number_json(self.data_type, value)
-    }
-
-    /// Returns the attributes by which readers mask, and the nodata text of GDAL.
-    fn attributes(&self, candidates: &[Candidate], sentinel: Option<&FillValue>) -> Map<String, Value> {
-        let mut attributes = Map::new();
-        if let Some(text) = &self.ifd.gdal_nodata {
-            attributes.insert("gdal_no_data".into(), text.as_str().into());
-        }
-        let Some(sentinel) = sentinel else { return attributes };
-        if self.format == ZarrFormat::V3
-            && let Some(value) = fill_value_attribute::encode(sentinel, self.data_type)
-        {
-            attributes.insert("_FillValue".into(), value);
-        }
-        let agrees = |candidate: &Candidate| {
-            candidate.name == "missing_value"
-                && candidate.value.as_ref().is_some_and(|value| self.is_same(value, sentinel))
-        };
-        if candidates.iter().any(agrees)
-            && let Some(number) = self.json(sentinel).filter(Value::is_number)
-        {
-            attributes.insert("missing_value".into(), number);
-        }
-        attributes
-    }
-
-    fn duplicates(&self, sentinel: Option<&FillValue>) -> BTreeSet<String> {
-        let Some(sentinel) = sentinel else { return BTreeSet::new() };
-        let is_repeated = |name: &str, text: &str| {
-            name.split_once('#').is_some_and(|(_, last)| ITEMS.contains(&last))
-                && read_number(text, self.data_type, false)
-                    .value
-                    .is_some_and(|value| self.is_same(&value, sentinel))
-        };
-        let items = self.ifd.gdal_metadata.iter().filter(|item| is_repeated(&item.name, &item.value));
-        items.map(|item| item.name.clone()).collect()
-    }
+/// Describes an item of GDAL_METADATA as a source.
+fn origin_of(item: &str) -> String {
+    format!("item {item} of GDAL_METADATA (42112)")
 }
 
 /// Characters that C takes for white space.
@@ -309,14 +277,26 @@ fn read_number(text: &str, data_type: &DataType, has_integer_parts: bool) -> Rea
     let raw = atof(text);
     let exact = exact_integer(text).filter(|exact| FillValue::from_i128(&element, *exact).exact().is_some());
     let (in_text, in_gdal, background) = if matches!(element, DataType::Int64 | DataType::UInt64) {
-        let read = match element {
+        let read = match (&element, leading_integer(text)) {
             // C's `strtoll`, limited to 64 bits.
-            DataType::Int64 => leading_integer(text).clamp(i64::MIN.into(), i64::MAX.into()),
-            _ => c_unsigned(text),
+            (DataType::Int64, integer) => integer.clamp(i64::MIN.into(), i64::MAX.into()),
+            // C's `strtoull`: the magnitude is limited to 64 bits, and negated modulo 2⁶⁴.
+            (_, integer) if integer.abs() > u64::MAX.into() => u64::MAX.into(),
+            (_, integer) if integer < 0 => integer + (1 << 64),
+            (_, integer) => integer,
         };
         (exact.map(Number::Integer), Some(Number::Integer(read)), Number::Integer(read))
     } else if element.is_integer() {
-        (exact.map(Number::Integer), masked_integer(raw, &element), rounded_integer(raw, &element))
+        let bits = element.size().and_then(|size| i32::try_from(size * 8).ok()).unwrap_or(8);
+        let limit = |bits: i32, value: f64| {
+            let signed = if element.is_signed_integer() { 2_f64.powi(bits - 1) } else { 0.0 };
+            value.clamp(0.0 - signed, 2_f64.powi(bits) - 1.0 - signed)
+        };
+        // GDAL truncates nodata within the range of the type in which it compares: 32 bits for signed integers of 8 bits.
+        let compared = if element == DataType::Int8 { 32 } else { bits };
+        let masked = (limit(compared, raw) == raw).then_some(Number::Float(raw.trunc()));
+        let rounded = if raw.is_nan() { 0.0 } else { limit(bits, raw).round() };
+        (exact.map(Number::Integer), masked, Number::Float(rounded))
     } else {
         // 64-bit rasters often have the largest 32-bit float as nodata, in ten digits. GDAL reads these so for 32-bit ones.
         let max = f64::from(f32::MAX);
@@ -366,41 +346,23 @@ pub(super) fn atof(text: &str) -> f64 {
     }
     let text = text.strip_prefix('+').unwrap_or(text);
     let starts = |word: &str| text.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word));
-    match leading_decimal(text, point).map(|number| number.parse()) {
+    let bytes = text.as_bytes();
+    let is_at = |index: usize, any: &[u8]| bytes.get(index).is_some_and(|byte| any.contains(byte));
+    let digits_from = |start: usize| (start..).find(|at| !is_at(*at, b"0123456789")).unwrap_or(start);
+    let first = usize::from(is_at(0, b"-"));
+    let whole = digits_from(first);
+    let fraction = if is_at(whole, &[point]) { digits_from(whole + 1) } else { whole };
+    let power = fraction + 1 + usize::from(is_at(fraction + 1, b"+-"));
+    let has_exponent = is_at(fraction, b"eE") && digits_from(power) > power;
+    let end = if has_exponent { digits_from(power) } else { fraction };
+    let has_digits = whole > first || fraction > whole + 1;
+    let decimal = text.get(..end).filter(|_| has_digits).map(|number| number.replace(',', ".").parse());
+    match decimal {
         Some(Ok(number)) => number,
         _ if starts("-inf") => f64::NEG_INFINITY,
         _ if starts("inf") => f64::INFINITY,
         _ if starts("nan") => f64::NAN,
         _ => 0.0,
-    }
-}
-
-/// Returns the decimal number at the start of a text, with `.` as its decimal point.
-fn leading_decimal(text: &str, point: u8) -> Option<String> {
-    let bytes = text.as_bytes();
-    let digits_from = |start: usize| {
-        let rest = bytes.get(start..).unwrap_or_default();
-        start + rest.iter().take_while(|byte| byte.is_ascii_digit()).count()
-    };
-    let is_at = |index: usize, any: &[u8]| bytes.get(index).is_some_and(|byte| any.contains(byte));
-    let first = usize::from(is_at(0, b"-"));
-    let whole = digits_from(first);
-    let fraction = if is_at(whole, &[point]) { digits_from(whole + 1) } else { whole };
-    if whole == first && fraction <= whole + 1 {
-        return None;
-    }
-    let power = fraction + 1 + usize::from(is_at(fraction + 1, b"+-"));
-    let has_exponent = is_at(fraction, b"eE") && digits_from(power) > power;
-    let end = if has_exponent { digits_from(power) } else { fraction };
-    Some(text.get(..end)?.replace(',', "."))
-}
-
-/// Reads an integer like C's `strtoull`: its magnitude limited to 64 bits, and negated modulo 2⁶⁴.
-fn c_unsigned(text: &str) -> i128 {
-    match leading_integer(text) {
-        value if value.abs() > u64::MAX.into() => u64::MAX.into(),
-        value if value < 0 => value + (1 << 64),
-        value => value,
     }
 }
 
@@ -413,30 +375,6 @@ fn leading_integer(text: &str) -> i128 {
     };
     let digits = rest.bytes().take_while(u8::is_ascii_digit);
     sign * digits.fold(0_i128, |value, digit| (value * 10 + i128::from(digit - b'0')).min(1 << 64))
-}
-
-/// Returns the integer that GDAL masks. It truncates nodata within the range of the type in which it compares.
-fn masked_integer(number: f64, element: &DataType) -> Option<Number> {
-    let (least, greatest) = match element {
-        DataType::UInt8 => (0.0, 255.0),
-        DataType::UInt16 => (0.0, 65535.0),
-        DataType::Int16 => (-32768.0, 32767.0),
-        DataType::UInt32 => (0.0, f64::from(u32::MAX)),
-        // Also 8-bit integers, and the parts of complex ones.
-        _ => (f64::from(i32::MIN), f64::from(i32::MAX)),
-    };
-    (least..=greatest).contains(&number).then_some(Number::Float(number.trunc()))
-}
-
-/// Rounds a number to an integer of a type of up to 32 bits, and limits it to its range.
-fn rounded_integer(number: f64, element: &DataType) -> Number {
-    let bits = element.size().and_then(|size| i32::try_from(size * 8).ok()).unwrap_or(8);
-    let (least, greatest) = if element.is_signed_integer() {
-        (-(2_f64.powi(bits - 1)), 2_f64.powi(bits - 1) - 1.0)
-    } else {
-        (0.0, 2_f64.powi(bits) - 1.0)
-    };
-    Number::Float(if number.is_nan() { 0.0 } else { number.clamp(least, greatest).round() })
 }
 
 /// Returns the float that GDAL masks; `None` if it ignores nodata, or no element equals it.
