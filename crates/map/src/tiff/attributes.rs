@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 use virtualize_remedy::Code;
-use virtualize_tiff::model::{GdalItem, GeoKey, Ifd, Value as TagValue};
+use virtualize_tiff::model::{GdalItem, GeoKey, Ifd, Image, Value as TagValue};
 use virtualize_zarr::DataType;
 
 use super::crs::Heights;
+use super::georeference::RASTER_TYPE;
 use super::image::Geometry;
 use super::nodata::{Nodata, atof};
 use crate::cf::packing::is_time_unit;
@@ -17,55 +18,13 @@ use crate::{Diagnostic, Severity};
 /// Names with a meaning to readers: attributes of CF and the NetCDF conventions that change or relate data, those of xarray
 /// and rioxarray, and those written here. Text under such a name comes from any program, so that it gets the prefix `gdal_`.
 /// So do names that start with [`RESERVED_PREFIXES`].
-const RESERVED: [&str; 47] = [
-    "actual_range",
-    "add_offset",
-    "ancillary_variables",
-    "axis",
-    "bounds",
-    "calendar",
-    "cell_measures",
-    "climatology",
-    "color_map",
-    "compress",
-    "coordinates",
-    "crs",
-    "dtype",
-    "external_variables",
-    "extra_samples",
-    "fill_value",
-    "flag_masks",
-    "flag_meanings",
-    "flag_values",
-    "formula_terms",
-    "gdal_no_data",
-    "geometry",
-    "grid_mapping",
-    "instance_dimension",
-    "leap_month",
-    "leap_year",
-    "long_name",
-    "mask",
-    "mask_of",
-    "missing_value",
-    "month_lengths",
-    "multiscales",
-    "nodata",
-    "nodatavals",
-    "node_coordinates",
-    "node_count",
-    "offsets",
-    "photometric_interpretation",
-    "positive",
-    "sample_dimension",
-    "scale_factor",
-    "scales",
-    "subfile_type",
-    "transform",
-    "units",
-    "unittype",
-    "zarr_conventions",
-];
+const RESERVED: &str = "\
+    actual_range add_offset ancillary_variables axis bounds calendar cell_measures climatology color_map \
+    compress coordinates crs dtype external_variables extra_samples fill_value flag_masks flag_meanings \
+    flag_values formula_terms gdal_no_data geometry grid_mapping instance_dimension leap_month leap_year \
+    long_name mask mask_of missing_value month_lengths multiscales nodata nodatavals node_coordinates \
+    node_count offsets photometric_interpretation positive sample_dimension scale_factor scales \
+    subfile_type transform units unittype zarr_conventions";
 
 /// Starts of names with a meaning to readers (`_FillValue`, `_Unsigned`, `_ARRAY_DIMENSIONS`, `_NCZARR_ARRAY`) and to Zarr
 /// conventions, and limits of valid values.
@@ -107,37 +66,25 @@ pub(super) struct Described<'a> {
 impl Described<'_> {
     /// Returns the attributes of the array, except for georeferencing.
     pub(super) fn attributes(&self, diagnostics: &mut Vec<Diagnostic>) -> Map<String, Value> {
-        let Self { ifd, nodata, geometry, .. } = self;
-        let mut attributes = Map::new();
-        for (tag, name) in TAGS {
-            if let Some(value) = ifd.tags.get(&tag).and_then(tag_json) {
-                attributes.insert(name.into(), value);
-            }
-        }
-        let raster_type = ifd.geo.as_ref().and_then(|geo| geo.keys.get(&1025));
-        match raster_type {
-            Some(GeoKey::Short(2)) => attributes.insert("AREA_OR_POINT".into(), "Point".into()),
-            Some(_) => attributes.insert("AREA_OR_POINT".into(), "Area".into()),
-            None => None,
-        };
-        add_colors(ifd, &mut attributes);
-        let is_shown = |item: &&GdalItem| {
-            let of_nodata =
-                item.domain.is_empty() && matches!(item.name.as_str(), "_FillValue" | "missing_value");
-            !of_nodata && !nodata.duplicates.contains(&item.name) && !is_role(item)
-        };
-        let items: Vec<&GdalItem> = ifd.gdal_metadata.iter().filter(is_shown).collect();
-        add_items(&items, geometry, &mut attributes);
+        let Self { ifd, .. } = self;
+        let mut attributes = self.stored();
         let mut omit = |severity, message: String| {
             diagnostics.push(Diagnostic::new(severity, Code::AttributeOmitted, self.path, message));
         };
-        if self.is_sign_changed() {
+        // rioxarray knows the items of the image and of the first band.
+        let unsigned =
+            || ifd.gdal_metadata.iter().filter(|item| item.domain.is_empty() && item.name == "_Unsigned");
+        let of_band = unsigned().rfind(|item| item.sample == Some(0) && !is_role(item));
+        if let Some(item) = of_band.or_else(|| unsigned().rfind(|item| item.sample.is_none()))
+            && self.data_type.is_integer()
+            && self.data_type.is_signed_integer() == (item.value == "true")
+        {
             let message = "item _Unsigned of GDAL_METADATA (42112) is not applied: GDAL ignores it, but rioxarray applies it with mask_and_scale=True";
             omit(Severity::Warning, message.to_owned());
         }
         let bands = self.geometry.bands;
         let of_dataset = |item: &&GdalItem| item.domain.is_empty() && item.sample.is_none();
-        let mut of_dataset = self.ifd.gdal_metadata.iter().rev().filter(of_dataset);
+        let mut of_dataset = ifd.gdal_metadata.iter().rev().filter(of_dataset);
         if let Some(item) = of_dataset.find(|item| item.name == "NODATA_VALUES")
             && item.value.split_ascii_whitespace().count() as u64 == bands
         {
@@ -151,15 +98,14 @@ impl Described<'_> {
                 format!("ColorMap (320) of {} colors is omitted: the limit is {COLORS}", map.len() / 3);
             omit(Severity::Warning, message);
         }
-        let texts = |role: &str| by_band(&self.ifd.gdal_metadata, role, bands);
-        let is_declared = ["scale", "offset", "unittype"].iter().any(|role| declares(self.ifd, role));
+        let is_declared = ["scale", "offset", "unittype"].iter().any(|role| declares(ifd, role));
         let inherited = self.main.filter(|_| !is_declared);
-        let main = inherited.unwrap_or(self.ifd);
-        let heights = Heights::of(main, bands);
-        let main_texts = |role: &str| by_band(&main.gdal_metadata, role, bands);
-        let names =
-            [("long_name", texts("description"), None), ("units", main_texts("unittype"), heights.unit)];
-        for (name, texts, default) in names {
+        let main = inherited.unwrap_or(ifd);
+        let unit = Heights::of(main, bands).unit;
+        for (name, of, role, default) in
+            [("long_name", *ifd, "description", None), ("units", main, "unittype", unit)]
+        {
+            let texts = by_band(&of.gdal_metadata, role, bands);
             if default.is_none() && texts.iter().all(Option::is_none) {
                 continue;
             }
@@ -178,27 +124,88 @@ impl Described<'_> {
             }
             attributes.insert(if is_time { "unittype" } else { name }.into(), value);
         }
-        let (scales, offsets): (Vec<f64>, Vec<f64>) = packing(main, bands).into_iter().unzip();
-        if scales.iter().chain(&offsets).all(|number| number.is_finite()) {
-            add_packing(&scales, &offsets, &mut attributes);
-        } else if inherited.is_none() {
-            let message = "scale and offset are not applied: they are not finite";
-            omit(Severity::Warning, message.to_owned());
-        };
-        attributes.extend(nodata.attributes.clone());
+        let packing = packing(main, bands);
+        if !packing.iter().all(|(scale, offset)| scale.is_finite() && offset.is_finite()) {
+            if inherited.is_none() {
+                omit(Severity::Warning, "scale and offset are not applied: they are not finite".to_owned());
+            }
+        } else if packing.iter().any(|band| *band != (1.0, 0.0))
+            && let Some((scale, offset)) = packing.first()
+        {
+            if packing.iter().all(|band| band == &(*scale, *offset)) {
+                attributes.insert("scale_factor".into(), float_json(*scale));
+                attributes.insert("add_offset".into(), float_json(*offset));
+            } else {
+                // Readers do not apply these.
+                attributes
+                    .insert("scales".into(), packing.iter().map(|(scale, _)| float_json(*scale)).collect());
+                attributes.insert(
+                    "offsets".into(),
+                    packing.iter().map(|(_, offset)| float_json(*offset)).collect(),
+                );
+            }
+        }
+        attributes.extend(self.nodata.attributes.clone());
         attributes
     }
 
-    /// Whether rioxarray reads integers of the other sign. It knows the items of the image and of the first band.
-    fn is_sign_changed(&self) -> bool {
-        let items = || {
-            self.ifd.gdal_metadata.iter().filter(|item| item.domain.is_empty() && item.name == "_Unsigned")
+    /// Returns the attributes of tags and items that are not interpreted.
+    fn stored(&self) -> Map<String, Value> {
+        let mut attributes = Map::new();
+        for (tag, name) in TAGS {
+            let mut values: Vec<Value> = match self.ifd.tags.get(&tag) {
+                Some(TagValue::Text(texts)) => vec![texts.join("\n").into()],
+                Some(TagValue::Unsigned(numbers)) => numbers.iter().take(COLORS).map(|n| json!(n)).collect(),
+                Some(TagValue::Signed(numbers)) => numbers.iter().take(COLORS).map(|n| json!(n)).collect(),
+                Some(TagValue::Float(numbers)) => {
+                    numbers.iter().take(COLORS).copied().map(float_json).collect()
+                }
+                Some(TagValue::Rational(ratios)) => {
+                    let ratio = |(n, d): &(u32, u32)| float_json(f64::from(*n) / f64::from(*d));
+                    ratios.iter().take(COLORS).map(ratio).collect()
+                }
+                Some(TagValue::SignedRational(ratios)) => {
+                    let ratio = |(n, d): &(i32, i32)| float_json(f64::from(*n) / f64::from(*d));
+                    ratios.iter().take(COLORS).map(ratio).collect()
+                }
+                Some(TagValue::Bytes(_)) | None => Vec::new(),
+            };
+            let value = if values.len() > 1 { Some(values.into()) } else { values.pop() };
+            attributes.extend(value.map(|value| (name.to_owned(), value)));
+        }
+        let raster_type = self.ifd.geo.as_ref().and_then(|geo| geo.keys.get(&RASTER_TYPE));
+        let names = raster_type.map(|key| if *key == GeoKey::Short(2) { "Point" } else { "Area" });
+        attributes.extend(names.map(|name| ("AREA_OR_POINT".to_owned(), name.into())));
+        if let Ok(image) = &self.ifd.image {
+            add_colors(image, &mut attributes);
+        }
+        let is_shown = |item: &&GdalItem| {
+            let of_nodata =
+                item.domain.is_empty() && matches!(item.name.as_str(), "_FillValue" | "missing_value");
+            !of_nodata && !self.nodata.duplicates.contains(&item.name) && !is_role(item)
         };
-        let of_band = items().rfind(|item| item.sample == Some(0) && !is_role(item));
-        let Some(item) = of_band.or_else(|| items().rfind(|item| item.sample.is_none())) else {
-            return false;
-        };
-        self.data_type.is_integer() && self.data_type.is_signed_integer() == (item.value == "true")
+        // Items of the default domain have their names, those of another domain are an object under the domain's name. Items of
+        // the whole dataset come before those of bands; items of bands that do not exist are skipped.
+        let bands = self.geometry.bands;
+        let items = self.ifd.gdal_metadata.iter().filter(is_shown);
+        let of_all = items.clone().filter(|item| item.sample.is_none());
+        let of_bands = items.filter(|item| item.sample.is_some_and(|band| u64::from(band) < bands));
+        let whole: BTreeSet<(&str, &str)> =
+            of_all.clone().map(|item| (item.domain.as_str(), item.name.as_str())).collect();
+        let (plain, of_domains): (Vec<&GdalItem>, Vec<_>) =
+            of_all.chain(of_bands).partition(|item| item.domain.is_empty());
+        for item in plain {
+            put(&mut attributes, &free_name(&item.name), item, &whole, bands);
+        }
+        let taken: BTreeSet<String> = attributes.keys().cloned().collect();
+        for item in of_domains {
+            let domain = free_name(&item.domain);
+            let domain = if taken.contains(&domain) { format!("gdal_{domain}") } else { domain };
+            if let Value::Object(group) = attributes.entry(domain).or_insert_with(|| json!({})) {
+                put(group, &item.name, item, &whole, bands);
+            }
+        }
+        attributes
     }
 }
 
@@ -213,68 +220,30 @@ fn has_role(item: &GdalItem, role: &str) -> bool {
         && item.role.as_ref().is_some_and(|found| found.eq_ignore_ascii_case(role))
 }
 
-fn tag_json(value: &TagValue) -> Option<Value> {
-    match value {
-        TagValue::Text(texts) => Some(texts.join("\n").into()),
-        TagValue::Unsigned(numbers) => one_or_all(numbers.iter().map(|number| Value::from(*number))),
-        TagValue::Signed(numbers) => one_or_all(numbers.iter().map(|number| Value::from(*number))),
-        TagValue::Float(numbers) => one_or_all(numbers.iter().map(|number| float_json(*number))),
-        TagValue::Rational(ratios) => {
-            one_or_all(ratios.iter().map(|(n, d)| float_json(f64::from(*n) / f64::from(*d))))
-        }
-        TagValue::SignedRational(ratios) => {
-            one_or_all(ratios.iter().map(|(n, d)| float_json(f64::from(*n) / f64::from(*d))))
-        }
-        TagValue::Bytes(_) => None,
-    }
-}
-
-fn one_or_all(values: impl Iterator<Item = Value>) -> Option<Value> {
-    let mut values: Vec<Value> = values.take(COLORS).collect();
-    if values.len() == 1 { values.pop() } else { (!values.is_empty()).then(|| values.into()) }
-}
-
-fn add_colors(ifd: &Ifd, attributes: &mut Map<String, Value>) {
-    let Ok(image) = &ifd.image else { return };
-    if let Some(name) = subfile_type(image.subfile_type) {
-        attributes.insert("subfile_type".into(), name.into());
-    }
-    if let Some(name) = image.photometric.and_then(photometric) {
-        attributes.insert("photometric_interpretation".into(), name.into());
-    }
-    if !image.extra_samples.is_empty() {
-        let names: Vec<&str> = image
-            .extra_samples
-            .iter()
-            .map(|code| match *code {
-                0 => "unspecified",
-                1 => "associated alpha",
-                2 => "unassociated alpha",
-                _ => "unknown",
-            })
-            .collect();
-        attributes.insert("extra_samples".into(), json!(names));
-    }
-    let Some(map) = &image.color_map else { return };
-    let count = map.len() / 3;
-    if count == 0 || count > COLORS {
-        return;
-    }
-    let channels: Vec<&[u16]> = map.chunks_exact(count).collect();
-    attributes.insert(
-        "color_map".into(),
-        json!({ "red": channels.first(), "green": channels.get(1), "blue": channels.get(2) }),
-    );
-}
-
-/// Returns the kind of a directory (NewSubfileType); `None` for a full image.
-fn subfile_type(bits: u32) -> Option<&'static str> {
-    match bits & 0b111 {
+/// Adds the attributes of tags that say what an image shows.
+fn add_colors(image: &Image, attributes: &mut Map<String, Value>) {
+    let subfile_type = match image.subfile_type & 0b111 {
         0 => None,
         1 | 3 => Some("reduced image"),
         2 => Some("page"),
-        bits if bits & 1 == 0 => Some("transparency mask"),
+        4 | 6 => Some("transparency mask"),
         _ => Some("transparency mask of a reduced image"),
+    };
+    let photometric = image.photometric.and_then(photometric);
+    let named = [("subfile_type", subfile_type), ("photometric_interpretation", photometric)];
+    let named = named.into_iter().filter_map(|(name, text)| Some((name.to_owned(), text?.into())));
+    attributes.extend(named);
+    if !image.extra_samples.is_empty() {
+        const KINDS: [&str; 3] = ["unspecified", "associated alpha", "unassociated alpha"];
+        let kind = |code: &u16| *KINDS.get(usize::from(*code)).unwrap_or(&"unknown");
+        attributes.insert("extra_samples".into(), image.extra_samples.iter().map(kind).collect());
+    }
+    let Some(map) = &image.color_map else { return };
+    let count = map.len() / 3;
+    if (1..=COLORS).contains(&count) {
+        let channels: Vec<&[u16]> = map.chunks_exact(count).collect();
+        let map = json!({ "red": channels.first(), "green": channels.get(1), "blue": channels.get(2) });
+        attributes.insert("color_map".into(), map);
     }
 }
 
@@ -299,33 +268,9 @@ pub(super) fn photometric(code: u16) -> Option<&'static str> {
     })
 }
 
-/// Adds the items of the default domain under their names, those of another domain as an object under the domain's name.
-/// Items of the whole dataset come before those of bands; items of bands that do not exist are skipped.
-fn add_items(items: &[&GdalItem], geometry: &Geometry, attributes: &mut Map<String, Value>) {
-    let bands = geometry.bands;
-    let of_all = items.iter().filter(|item| item.sample.is_none());
-    let of_bands = items.iter().filter(|item| item.sample.is_some_and(|band| u64::from(band) < bands));
-    let whole: BTreeSet<(&str, &str)> =
-        of_all.clone().map(|item| (item.domain.as_str(), item.name.as_str())).collect();
-    let (plain, of_domains): (Vec<&GdalItem>, Vec<_>) =
-        of_all.chain(of_bands).partition(|item| item.domain.is_empty());
-    for item in plain {
-        put(attributes, &free_name(&item.name), item, &whole, bands);
-    }
-    let taken: BTreeSet<String> = attributes.keys().cloned().collect();
-    for item in of_domains {
-        let domain = free_name(&item.domain);
-        let domain = if taken.contains(&domain) { format!("gdal_{domain}") } else { domain };
-        let group = attributes.entry(domain).or_insert_with(|| json!({}));
-        if let Value::Object(group) = group {
-            put(group, &item.name, item, &whole, bands);
-        }
-    }
-}
-
 fn free_name(name: &str) -> String {
-    let is_reserved =
-        RESERVED.contains(&name) || RESERVED_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+    let is_reserved = RESERVED.split(' ').any(|reserved| reserved == name)
+        || RESERVED_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
     if is_reserved { format!("gdal_{name}") } else { name.to_owned() }
 }
 
@@ -353,22 +298,6 @@ fn put(
     let by_band = target.entry(name).or_insert_with(|| json!({}));
     if let Value::Object(by_band) = by_band {
         by_band.insert((u64::from(band) + 1).to_string(), value);
-    }
-}
-
-/// Adds `scale_factor` and `add_offset` if all bands agree; else `scales` and `offsets` by band, which readers do not apply.
-fn add_packing(scales: &[f64], offsets: &[f64], attributes: &mut Map<String, Value>) {
-    let identity = scales.iter().all(|scale| *scale == 1.0) && offsets.iter().all(|offset| *offset == 0.0);
-    let (Some(scale), Some(offset)) = (scales.first(), offsets.first()) else { return };
-    if identity {
-        return;
-    }
-    if scales.iter().all(|other| other == scale) && offsets.iter().all(|other| other == offset) {
-        attributes.insert("scale_factor".into(), float_json(*scale));
-        attributes.insert("add_offset".into(), float_json(*offset));
-    } else {
-        attributes.insert("scales".into(), scales.iter().copied().map(float_json).collect());
-        attributes.insert("offsets".into(), offsets.iter().copied().map(float_json).collect());
     }
 }
 
