@@ -88,7 +88,14 @@ impl<'a> Encoding<'a> {
             Scheme::Image(name) => vec![self.image(name)?],
             _ => self.numbers(shape)?,
         };
-        codecs.extend(bytes_to_bytes(scheme));
+        codecs.extend(match scheme {
+            Scheme::Deflate => Some(Codec::Zlib { level: 6 }),
+            Scheme::Lzw => Some(Codec::Lzw),
+            Scheme::PackBits => Some(Codec::PackBits),
+            Scheme::Zstd => Some(Codec::Zstd { level: 0, checksum: false }),
+            Scheme::Lzma => Some(Codec::Lzma { format: 1 }),
+            _ => None,
+        });
         if self.image.reversed_bits && !self.ignores_fill_order(scheme) {
             codecs.push(Codec::BitOrder);
         }
@@ -102,7 +109,10 @@ impl<'a> Encoding<'a> {
         if scheme == Scheme::OldJpeg {
             return Ok(false);
         }
-        if self.sample.storage == Storage::ComplexInteger && !self.declares_complex_integers()? {
+        // In Zarr v3, predictors take the array's data type, and integers do not become complex numbers.
+        let is_plain = self.sample.complex_parts(self.endian).is_none() && self.image.predictor == 1;
+        let is_expressible = self.own_codecs || self.format == ZarrFormat::V2 || is_plain;
+        if self.sample.storage == Storage::ComplexInteger && !(is_expressible && self.is_decodable()?) {
             return Ok(false);
         }
         if self.own_codecs {
@@ -113,15 +123,10 @@ impl<'a> Encoding<'a> {
         }
         let reversed = self.image.reversed_bits && !self.ignores_fill_order(scheme);
         // In Zarr v3 the codec takes arrays, not bytes, and integers only.
-        Ok(!reversed || self.format == ZarrFormat::V2 || self.is_plain_integer(scheme))
-    }
-
-    /// Whether complex integers are stored as plain numbers, which readers decode. In Zarr v3, predictors take the array's data
-    /// type, and integers do not become complex numbers.
-    fn declares_complex_integers(&self) -> Result<bool> {
-        let is_plain = self.sample.complex_parts(self.endian).is_none() && self.image.predictor == 1;
-        let is_expressible = self.own_codecs || self.format == ZarrFormat::V2 || is_plain;
-        Ok(is_expressible && self.is_decodable()?)
+        let is_plain = scheme == Scheme::None
+            && self.sample.storage == Storage::Whole
+            && self.sample.data_type.is_integer();
+        Ok(!reversed || self.format == ZarrFormat::V2 || is_plain)
     }
 
     /// Whether this library decodes strips and tiles, and does not encode them.
@@ -136,20 +141,8 @@ impl<'a> Encoding<'a> {
 
     /// Whether strips and tiles can be decoded here.
     pub(super) fn is_decodable(&self) -> Result<bool> {
-        Ok(self.sample.storage != Storage::Float24
-            && matches!(
-                self.scheme()?,
-                Scheme::None
-                    | Scheme::Deflate
-                    | Scheme::Lzw
-                    | Scheme::PackBits
-                    | Scheme::Next
-                    | Scheme::SgiLog
-                    | Scheme::DecodedJpeg
-                    | Scheme::OldJpeg
-                    | Scheme::Zstd
-                    | Scheme::Lzma
-            ))
+        let is_format = is_format(self.scheme()?);
+        Ok(self.sample.storage != Storage::Float24 && !is_format)
     }
 
     /// Returns the treatment of a last strip with fewer rows than a chunk.
@@ -232,10 +225,6 @@ impl<'a> Encoding<'a> {
             && rows.is_multiple_of(2)
     }
 
-    fn is_plain_integer(&self, scheme: Scheme) -> bool {
-        scheme == Scheme::None && self.sample.storage == Storage::Whole && self.sample.data_type.is_integer()
-    }
-
     /// Whether the scheme defines its own bit order, so that libtiff and tifffile ignore FillOrder.
     fn ignores_fill_order(&self, scheme: Scheme) -> bool {
         matches!(scheme, Scheme::Jpeg | Scheme::DecodedJpeg | Scheme::OldJpeg | Scheme::Image(_))
@@ -251,7 +240,13 @@ impl<'a> Encoding<'a> {
                 codecs.push(bytes_codec(&self.sample.data_type, endian))
             }
             Storage::Packed => {
-                codecs.push(self.pack_bits(shape));
+                let axes = if self.is_chunky() { 2 } else { 1 };
+                let row = shape.iter().rev().take(axes);
+                codecs.push(Codec::PackBitsOfIntegers {
+                    bits_per_sample: self.sample.bits,
+                    run_length: row.fold(1, |run, length| run.saturating_mul(*length)),
+                    dtype: numpy_name(&self.sample.data_type, Endian::Little),
+                });
                 codecs.push(bytes_codec(&self.sample.data_type, Endian::Little));
             }
             Storage::Reversed24 => {
@@ -259,91 +254,67 @@ impl<'a> Encoding<'a> {
                 let (size, endian, stored) = (4, Endian::Little, STORED_24);
                 codecs.extend(self.own_codecs.then_some(Codec::Integers { size, endian, stored }));
             }
-            Storage::Float24 => codecs.push(self.float24()),
+            Storage::Float24 => {
+                let order = if self.endian == Endian::Big { ">" } else { "<" };
+                codecs.push(image_codec("imagecodecs_float24", [("byteorder", json!(order))]));
+            }
         }
         codecs.extend(self.internal_scheme(shape)?.map(Codec::Tiff));
         Ok(codecs)
     }
 
+    /// Adds the codec of the predictor, and returns the byte order of its numbers.
     fn add_predictor(&self, shape: &[u64], codecs: &mut Vec<Codec>) -> Result<Endian> {
-        let knows_predictors =
-            matches!(self.scheme()?, Scheme::Deflate | Scheme::Lzw | Scheme::Zstd | Scheme::Lzma);
-        if self.image.predictor == 1 || self.image.predictor == 0 && !knows_predictors {
+        let predictor = self.image.predictor;
+        let scheme = self.scheme()?;
+        let knows_predictors = matches!(scheme, Scheme::Deflate | Scheme::Lzw | Scheme::Zstd | Scheme::Lzma);
+        if predictor == 1 || predictor == 0 && !knows_predictors && scheme != Scheme::Lerc {
             return Ok(self.endian);
         }
-        self.check_predictor()?;
-        let axis = if self.is_chunky() { -2 } else { -1 };
-        let shape = shape.to_vec();
-        if self.image.predictor == 2 {
-            let dtype = self.sample.predicted_name(self.endian);
-            codecs.push(Codec::Delta { axis, dtype, shape });
-            return Ok(self.endian);
-        }
-        // Predictor 3 stores the most significant bytes first, whatever the byte order of the file.
-        let dtype = numpy_name(&self.sample.data_type, Endian::Little);
-        codecs.push(Codec::FloatPredictor { axis, dtype, shape });
-        Ok(Endian::Little)
-    }
-
-    fn check_predictor(&self) -> Result<()> {
-        let refuse = |why: &str| {
-            let scheme = format!("predictor {} with {}", self.image.predictor, name(self.image.compression));
-            Err(Error::unsupported(scheme, why.to_owned()))
+        let refuse = |why: String| {
+            let scheme = format!("predictor {predictor} with {}", name(self.image.compression));
+            Err(Error::unsupported(scheme, why))
         };
-        if !matches!(self.image.predictor, 2 | 3) {
-            return refuse("unknown predictor");
+        if !matches!(predictor, 2 | 3) {
+            return refuse("unknown predictor".into());
         }
-        if matches!(
-            self.scheme()?,
-            Scheme::None | Scheme::PackBits | Scheme::Next | Scheme::SgiLog | Scheme::OldJpeg | Scheme::Lerc
-        ) {
-            return refuse("readers differ in how they undo it");
+        if !knows_predictors {
+            return refuse("readers differ in how they undo it".into());
         }
         let data_type = &self.sample.data_type;
-        let fits = match (self.image.predictor, self.sample.storage) {
+        let fits = match (predictor, self.sample.storage) {
             (2, Storage::Whole) => !data_type.is_complex(),
             // libtiff exchanges the parts of big-endian ones.
             (2, Storage::ComplexInteger) => self.endian == Endian::Little,
             (_, storage) => storage == Storage::Whole && data_type.is_float(),
         };
         if !fits {
-            return refuse(&format!("it does not apply to {} bits of type {data_type}", self.sample.bits));
+            return refuse(format!("it does not apply to {} bits of type {data_type}", self.sample.bits));
         }
-        Ok(())
+        let axis = if self.is_chunky() { -2 } else { -1 };
+        let shape = shape.to_vec();
+        if predictor == 2 {
+            let dtype = self.sample.predicted_name(self.endian);
+            codecs.push(Codec::Delta { axis, dtype, shape });
+            return Ok(self.endian);
+        }
+        // Predictor 3 stores the most significant bytes first, whatever the byte order of the file.
+        let dtype = numpy_name(data_type, Endian::Little);
+        codecs.push(Codec::FloatPredictor { axis, dtype, shape });
+        Ok(Endian::Little)
     }
 
     /// Whether chroma is subsampled outside of an image format that handles it itself.
     fn is_subsampled(&self, scheme: Scheme) -> bool {
-        let subsampled = self.image.photometric == Some(6) && self.image.ycbcr_subsampling != (1, 1);
-        subsampled
-            && !matches!(
-                scheme,
-                Scheme::Jpeg
-                    | Scheme::DecodedJpeg
-                    | Scheme::OldJpeg
-                    | Scheme::Lerc
-                    | Scheme::Fax(_)
-                    | Scheme::Image(_)
-            )
+        self.image.photometric == Some(6)
+            && self.image.ycbcr_subsampling != (1, 1)
+            && !is_format(scheme)
+            && !matches!(scheme, Scheme::DecodedJpeg | Scheme::OldJpeg)
     }
 
     /// Whether samples are stored in blocks of subsampled YCbCr.
     pub(super) fn has_blocks(&self) -> Result<bool> {
         Ok(self.is_subsampled(self.scheme()?))
-    }
-
-    fn pack_bits(&self, shape: &[u64]) -> Codec {
-        let per_row = if self.is_chunky() { 2 } else { 1 };
-        Codec::PackBitsOfIntegers {
-            bits_per_sample: self.sample.bits,
-            run_length: shape.iter().rev().take(per_row).fold(1, |run, length| run.saturating_mul(*length)),
-            dtype: numpy_name(&self.sample.data_type, Endian::Little),
-        }
-    }
-
-    fn float24(&self) -> Codec {
-        let order = if self.endian == Endian::Big { ">" } else { "<" };
-        image_codec("imagecodecs_float24", [("byteorder", json!(order))])
     }
 
     /// Whether the last sample is unassociated alpha, which libtiff may store as LERC's mask.
@@ -369,32 +340,25 @@ impl<'a> Encoding<'a> {
             return Err(Error::malformed("JPEG of colours", format!("SamplesPerPixel {samples}")));
         }
         let mut configuration = Map::new();
-        if let Some((from, to)) = self.jpeg_colors() {
-            if let Some(from) = from {
-                configuration.insert("colorspace_jpeg".into(), from.into());
-            }
-            configuration.insert("colorspace_data".into(), to.into());
-        }
-        if let Some(tables) = &self.image.jpeg_tables {
-            configuration.insert("tables".into(), BASE64_STANDARD.encode(tables).into());
-        }
-        Ok(Codec::Image { name: "imagecodecs_jpeg", configuration })
-    }
-
-    /// Returns the colour spaces of the stream (`None` if its markers are trusted) and of the array, as numbered by libjpeg.
-    fn jpeg_colors(&self) -> Option<(Option<u8>, u8)> {
+        // Colour spaces of the stream, if its markers are not trusted, and of the array, as numbered by libjpeg.
         const GRAY: u8 = 1;
         const RGB: u8 = 2;
         const YCBCR: u8 = 3;
         const CMYK: u8 = 4;
-        match (self.is_chunky(), self.image.samples_per_pixel, self.image.photometric) {
-            (false, ..) => Some((None, GRAY)),
+        let (from, to) = match (self.is_chunky(), samples, self.image.photometric) {
+            (false, ..) => (None, Some(GRAY)),
             // libtiff trusts the tag, not the markers of the stream.
-            (true, 3, Some(6)) => Some((Some(YCBCR), RGB)),
-            (true, 3, _) => Some((Some(RGB), RGB)),
-            (true, 4, Some(5)) => Some((None, CMYK)),
-            _ => None,
+            (true, 3, Some(6)) => (Some(YCBCR), Some(RGB)),
+            (true, 3, _) => (Some(RGB), Some(RGB)),
+            (true, 4, Some(5)) => (None, Some(CMYK)),
+            _ => (None, None),
+        };
+        let colors = [("colorspace_jpeg", from), ("colorspace_data", to)].into_iter();
+        configuration.extend(colors.filter_map(|(key, space)| Some((key.to_owned(), space?.into()))));
+        if let Some(tables) = &self.image.jpeg_tables {
+            configuration.insert("tables".into(), BASE64_STANDARD.encode(tables).into());
         }
+        Ok(Codec::Image { name: "imagecodecs_jpeg", configuration })
     }
 
     fn lerc(&self, shape: &[u64]) -> Result<Vec<Codec>> {
@@ -402,9 +366,7 @@ impl<'a> Encoding<'a> {
         if u64::from(self.sample.bits) != self.sample.data_type.number_size().saturating_mul(8) {
             return Err(Error::unsupported("LERC", "it is of numbers of another size"));
         }
-        if self.image.predictor != 1 {
-            self.check_predictor()?;
-        }
+        self.add_predictor(shape, &mut codecs)?;
         // libtiff reverses the bytes of big-endian numbers before encoding and after decoding.
         if self.own_codecs {
             let refused = || Error::unsupported("LERC", "it is of a volume, or of numbers of another type");
@@ -516,6 +478,11 @@ fn registered(compression: u16) -> Option<(&'static str, Option<Scheme>)> {
     Some((name, Some(scheme)))
 }
 
+/// Whether strips and tiles are streams of an image format, which this library does not decode.
+fn is_format(scheme: Scheme) -> bool {
+    matches!(scheme, Scheme::Jpeg | Scheme::Lerc | Scheme::Fax(_) | Scheme::Image(_))
+}
+
 fn scheme(compression: u16) -> Option<Scheme> {
     registered(compression)?.1
 }
@@ -545,17 +512,6 @@ fn name(compression: u16) -> String {
 
 fn bits_of(scheme: &str, bits: u16) -> Error {
     Error::unsupported(scheme.to_owned(), format!("samples of {bits} bits"))
-}
-
-fn bytes_to_bytes(scheme: Scheme) -> Option<Codec> {
-    Some(match scheme {
-        Scheme::Deflate => Codec::Zlib { level: 6 },
-        Scheme::Lzw => Codec::Lzw,
-        Scheme::PackBits => Codec::PackBits,
-        Scheme::Zstd => Codec::Zstd { level: 0, checksum: false },
-        Scheme::Lzma => Codec::Lzma { format: 1 },
-        _ => return None,
-    })
 }
 
 /// Returns the codec `bytes`, with a byte order if the numbers have one.
@@ -677,82 +633,66 @@ const REFERENCE: [f32; 6] = [0.0, 255.0, 128.0, 255.0, 128.0, 255.0];
 const MAX_REFERENCE: f32 = 1e6;
 
 impl Encoding<'_> {
-    /// Returns the scheme of a strip or tile; `None` if clients decode it. `shape` is that of its samples in stored order.
+    /// Returns the scheme of a strip or tile; `None` if readers decode it. `shape` is that of its samples in stored order.
     pub(super) fn internal_scheme(&self, shape: &[u64]) -> Result<Option<TiffScheme>> {
-        match self.image.compression {
-            32766 => next(self, shape).map(Some),
-            34676 => sgi_log(self, shape).map(Some),
-            _ if self.decodes_jpeg => jpeg(self, shape).map(Some),
-            _ if self.has_blocks()? => ycbcr(self, shape).map(Some),
-            _ => Ok(None),
-        }
+        let image = self.image;
+        let width = shape.last().copied().unwrap_or(0);
+        let refuse = |why: &'static str| Err(Error::unsupported(name(image.compression), why));
+        Ok(Some(match image.compression {
+            32766 if self.sample.bits != 2 || self.is_chunky() => {
+                return refuse("only one sample of 2 bits is supported");
+            }
+            // libtiff divides tiles into rows of the image.
+            32766 if width.div_ceil(4) != image.width.div_ceil(4) => {
+                return refuse("tiles must be as wide as the image");
+            }
+            32766 => TiffScheme::Next { width },
+            34676 => {
+                let is_number = matches!(self.sample.data_type, DataType::Int16 | DataType::UInt16);
+                let is_single = self.sample.bits == 16 && !self.is_chunky();
+                if !is_number || !is_single || image.photometric != Some(32844) {
+                    return refuse("only one LogL sample of 16 bits is supported");
+                }
+                TiffScheme::SgiLog16 { width, endian: self.endian }
+            }
+            _ if self.decodes_jpeg => match shape {
+                [height, width, 3] => {
+                    let tables = image.jpeg_tables.clone().unwrap_or_default();
+                    TiffScheme::Jpeg { width: *width, height: *height, tables }
+                }
+                _ => return refuse("strips of volumes"),
+            },
+            _ if self.has_blocks()? => self.ycbcr(shape)?,
+            _ => return Ok(None),
+        }))
     }
-}
 
-fn next(encoding: &Encoding<'_>, shape: &[u64]) -> Result<TiffScheme> {
-    if encoding.sample.bits != 2 || encoding.is_chunky() {
-        return Err(Error::unsupported("NeXT (32766)", "only one sample of 2 bits is supported"));
-    }
-    // libtiff divides tiles into rows of the image.
-    let (row, image) = (last(shape).div_ceil(4), encoding.image.width.div_ceil(4));
-    if row != image {
-        return Err(Error::unsupported("NeXT (32766)", "tiles must be as wide as the image"));
-    }
-    Ok(TiffScheme::Next { width: last(shape) })
-}
-
-fn sgi_log(encoding: &Encoding<'_>, shape: &[u64]) -> Result<TiffScheme> {
-    let numbers = matches!(encoding.sample.data_type, DataType::Int16 | DataType::UInt16);
-    if !numbers
-        || encoding.sample.bits != 16
-        || encoding.is_chunky()
-        || encoding.image.photometric != Some(32844)
-    {
-        return Err(Error::unsupported("SGI LogLuv (34676)", "only one LogL sample of 16 bits is supported"));
-    }
-    Ok(TiffScheme::SgiLog16 { width: last(shape), endian: encoding.endian })
-}
-
-fn jpeg(encoding: &Encoding<'_>, shape: &[u64]) -> Result<TiffScheme> {
-    let tables = encoding.image.jpeg_tables.clone().unwrap_or_default();
-    match shape {
-        [height, width, 3] => Ok(TiffScheme::Jpeg { width: *width, height: *height, tables }),
-        _ => Err(Error::unsupported("JPEG (7)", "strips of volumes")),
-    }
-}
-
-/// Returns the scheme of subsampled YCbCr, which becomes RGB as in GDAL; tifffile does not read it.
-fn ycbcr(encoding: &Encoding<'_>, shape: &[u64]) -> Result<TiffScheme> {
-    let image = encoding.image;
-    let (horizontal, vertical) = image.ycbcr_subsampling;
-    let refuse = |why: &str| {
+    /// Returns the scheme of subsampled YCbCr, which becomes RGB as in GDAL; tifffile does not read it.
+    fn ycbcr(&self, shape: &[u64]) -> Result<TiffScheme> {
+        let image = self.image;
+        let (horizontal, vertical) = image.ycbcr_subsampling;
+        let is_tiled = matches!(image.cut, Cut::Tiles { .. });
+        let is_whole = image.samples_per_pixel == 3 && self.is_chunky() && image.depth == 1;
+        let why = match (shape, colors(image)) {
+            // The subsamplings that libtiff reads.
+            _ if !matches!((horizontal, vertical), (4, 4 | 2 | 1) | (2, 2 | 1) | (1, 2)) => "in these blocks",
+            // libtiff does not read such tiles, or misplaces the last pixels of a row of tiles.
+            _ if is_tiled && (image.compression == 1 || (horizontal, vertical) == (4, 4)) => "in these tiles",
+            _ if !is_whole || self.sample.data_type != DataType::UInt8 || image.predictor > 1 => {
+                "with other samples than three of 8 bits side by side, or with a predictor"
+            }
+            (_, None) => "with coefficients out of range",
+            _ if is_sparse(image) || image.derived_byte_counts => {
+                "with missing strips or tiles, or without byte counts"
+            }
+            ([.., height, width, 3], Some((luma, reference))) => {
+                let (width, height) = (*width, *height);
+                return Ok(TiffScheme::Ycbcr { width, height, horizontal, vertical, luma, reference });
+            }
+            _ => "in pieces of this shape",
+        };
         let scheme = format!("YCbCr subsampled {:?} outside of JPEG", image.ycbcr_subsampling);
-        Err(Error::unsupported(scheme, why.to_owned()))
-    };
-    // The subsamplings that libtiff reads.
-    if !matches!((horizontal, vertical), (4, 4 | 2 | 1) | (2, 2 | 1) | (1, 2)) {
-        return refuse("in these blocks");
-    }
-    // libtiff does not read such tiles, or misplaces the last pixels of a row of tiles.
-    let tiled = matches!(image.cut, Cut::Tiles { .. });
-    if tiled && (image.compression == 1 || (horizontal, vertical) == (4, 4)) {
-        return refuse("in these tiles");
-    }
-    let whole = image.samples_per_pixel == 3 && encoding.is_chunky() && image.depth == 1;
-    if !whole || encoding.sample.data_type != DataType::UInt8 || image.predictor > 1 {
-        return refuse("with other samples than three of 8 bits side by side, or with a predictor");
-    }
-    let Some((luma, reference)) = colors(image) else {
-        return refuse("with coefficients out of range");
-    };
-    if is_sparse(image) || image.derived_byte_counts {
-        return refuse("with missing strips or tiles, or without byte counts");
-    }
-    match shape {
-        [.., height, width, 3] => {
-            Ok(TiffScheme::Ycbcr { width: *width, height: *height, horizontal, vertical, luma, reference })
-        }
-        _ => refuse("in pieces of this shape"),
+        Err(Error::unsupported(scheme, why))
     }
 }
 
@@ -768,10 +708,6 @@ pub(super) fn colors(image: &Image) -> Option<([f32; 3], [f32; 6])> {
     let sensible = |number: &f32| number.abs() <= MAX_REFERENCE;
     let [_, green, _] = luma;
     (luma.iter().chain(&reference).all(sensible) && green != 0.0).then_some((luma, reference))
-}
-
-fn last(shape: &[u64]) -> u64 {
-    shape.last().copied().unwrap_or(0)
 }
 
 #[cfg(test)]
