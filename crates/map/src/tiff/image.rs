@@ -11,13 +11,12 @@ use super::chunks::{ChunkMaker, Chunks};
 use super::compression::Encoding;
 use super::crs::Crs;
 use super::georeference::{Georeference, add, add_band_names, has_axes};
+use super::multiscales::is_reduced;
 use super::nodata::{Nodata, Question};
 use super::ome::{add_axes, add_axes_to_content};
 use super::planes::Directories;
 use super::sample::Sample;
-use super::{
-    ARRAY, attributes, compression, group_path, missing_images, multiscales, planes, sample, zarr_endian,
-};
+use super::{ARRAY, attributes, compression, group_path, missing_images, planes, sample, zarr_endian};
 use crate::mapped::{chunk_bytes, task_bytes};
 use crate::{
     ArrayReport, ChunkGridChoice, Diagnostic, Error, InlineTask, MapOptions, Mapped, Result, Severity,
@@ -104,26 +103,29 @@ impl<'a> ImageMapper<'a> {
         let colors = if image.color_map.is_some() { COLORS } else { 0 };
         let bytes = items.fold(IMAGE + colors, u64::saturating_add).saturating_add(4 * path.len() as u64);
         self.budget.take("images", bytes)?;
-        check_capture_mode(self.ifds.first())?;
-        let planes = match planes::of(ifd, image, &self.directories, self.file_size) {
-            Some(Ok(planes)) => Some(planes),
-            Some(Err(why)) => {
-                mapped.report.diagnostics.push(missing_images(&group_path(ifd), &why));
-                None
-            }
-            None => None,
-        };
+        // NDPI files with CaptureMode 6 and above have images of 16 bits although their tags declare 8.
+        const VERSION: u16 = 65420;
+        const CAPTURE_MODE: u16 = 65441;
+        let tags = self.ifds.first().map(|main| &main.tags).filter(|tags| tags.contains_key(&VERSION));
+        if let Some(Value::Unsigned(mode)) = tags.and_then(|tags| tags.get(&CAPTURE_MODE))
+            && mode.first().is_some_and(|mode| *mode >= 6)
+        {
+            let feature = "images of Hamamatsu's CaptureMode 6 and above";
+            return Err(Error::unsupported(feature, "they have other samples than their tags declare"));
+        }
+        let planes = planes::of(ifd, image, &self.directories, self.file_size).and_then(|planes| {
+            let report = |why| mapped.report.diagnostics.push(missing_images(&group_path(ifd), &why));
+            planes.map_err(report).ok()
+        });
+        let memory = planes.as_ref().map(|planes| self.budget.take("planes", planes.memory()));
+        memory.transpose()?;
         let copies = planes.as_ref().map_or(1, |planes| planes.count);
-        let stack = match &planes {
-            Some(planes) => {
-                self.budget.take("planes", planes.memory())?;
-                Some(planes.stack(image))
-            }
-            None => None,
-        };
+        let stack = planes.as_ref().map(|planes| planes.stack(image));
         let image = stack.as_ref().unwrap_or(image);
         let sample = Sample::of(image, self.endian, self.options.complex_integers)?;
-        let geometry = Geometry::of(image, self.names(ifd, image), self.options.format)?;
+        let main = self.ifds.first().and_then(|main| main.image.as_ref().ok());
+        let own_bands = main.is_none_or(|main| main.samples_per_pixel != image.samples_per_pixel);
+        let geometry = Geometry::of(image, Names::of(&ifd.path, own_bands), self.options.format)?;
         let axes = planes.map_or(Vec::new(), |planes| planes.named_axes(&geometry));
         let MapOptions { format, own_codecs, .. } = *self.options;
         let mut encoding =
@@ -154,14 +156,6 @@ impl<'a> ImageMapper<'a> {
             is_sparse: chunks.manifest.len().saturating_add(chunks.tasks.len() as u64) < all,
         };
         let nodata = question.decide(&mut mapped.report.diagnostics)?;
-        let parts = Parts { geometry, sample, nodata, chunks, axes };
-        self.take_chunks(ifd, path, &parts)?;
-        Ok(parts)
-    }
-
-    /// Takes memory for the chunks of an image, and for its coordinates if they are small enough to be inlined.
-    fn take_chunks(&self, ifd: &Ifd, path: &str, parts: &Parts) -> Result<()> {
-        let Parts { geometry, sample, chunks, .. } = parts;
         self.budget.take("chunk tables", chunk_bytes(chunks.manifest.len(), path))?;
         let made = chunks.tasks.len() as u64;
         let size = sample.data_type.size().unwrap_or(1);
@@ -169,15 +163,11 @@ impl<'a> ImageMapper<'a> {
         self.budget.take("inlined chunks", task_bytes(made, made, bytes.saturating_mul(made), path))?;
         let is_georeferenced =
             ifd.geo.is_some() || self.whole_of(ifd).is_some_and(|whole| whole.geo.is_some());
+        // Coordinates that are small enough are inlined.
         if is_georeferenced && has_axes(geometry.width, geometry.height, self.options) {
             self.budget.take("coordinates", (geometry.width + geometry.height) * 8)?;
         }
-        Ok(())
-    }
-
-    fn names(&self, ifd: &Ifd, image: &Image) -> Names {
-        let main = self.ifds.first().and_then(|main| main.image.as_ref().ok());
-        Names::of(&ifd.path, main.is_none_or(|main| main.samples_per_pixel != image.samples_per_pixel))
+        Ok(Parts { geometry, sample, nodata, chunks, axes })
     }
 
     /// Returns the image that an image would be an overview or mask of: of a SubIFD its page, of a mask of full size the page
@@ -197,7 +187,9 @@ impl<'a> ImageMapper<'a> {
     fn main_of(&self, ifd: &Ifd) -> Option<&Ifd> {
         let main = self.whole_of(ifd)?;
         let (Ok(image), Ok(level)) = (&main.image, &ifd.image) else { return None };
-        multiscales::is_overview(image, level).then_some(main)
+        // Not a mask.
+        let is_marked = level.subfile_type & 0b101 == 1;
+        (is_marked && is_reduced(image, level)).then_some(main)
     }
 
     fn add(&self, ifd: &Ifd, group: &str, parts: Parts, mapped: &mut Mapped) {
@@ -250,22 +242,6 @@ impl<'a> ImageMapper<'a> {
     }
 }
 
-/// Rejects NDPI files whose images have 16 bits although their tags declare 8, as those with CaptureMode 6 and above do.
-fn check_capture_mode(main: Option<&Ifd>) -> Result<()> {
-    const VERSION: u16 = 65420;
-    const CAPTURE_MODE: u16 = 65441;
-    let tags = main.map(|main| &main.tags).filter(|tags| tags.contains_key(&VERSION));
-    match tags.and_then(|tags| tags.get(&CAPTURE_MODE)) {
-        Some(Value::Unsigned(mode)) if mode.first().is_some_and(|mode| *mode >= 6) => {
-            Err(Error::unsupported(
-                "images of Hamamatsu's CaptureMode 6 and above",
-                "they have other samples than their tags declare",
-            ))
-        }
-        _ => Ok(()),
-    }
-}
-
 fn array(parts: Parts, mut attributes: serde_json::Map<String, serde_json::Value>) -> Array {
     let Parts { geometry, sample, nodata, chunks, axes } = parts;
     if matches!(sample.data_type, DataType::Struct(_)) || sample.data_type.is_complex() {
@@ -274,10 +250,16 @@ fn array(parts: Parts, mut attributes: serde_json::Map<String, serde_json::Value
             attributes.remove(name).and_then(|value| attributes.insert(by_band.to_owned(), value));
         }
     }
+    let chunk = geometry.chunk_shape(chunks.rows);
     let chunk_grid = if chunks.short_end {
-        ChunkGrid::Rectilinear(geometry.chunk_edges(chunks.rows))
+        // The last chunks end with the array.
+        let edges = |(size, chunk): (u64, u64)| {
+            let rest = (!size.is_multiple_of(chunk)).then_some(size % chunk);
+            (0..size / chunk).map(|_| chunk).chain(rest).collect()
+        };
+        ChunkGrid::Rectilinear(geometry.shape().into_iter().zip(chunk).map(edges).collect())
     } else {
-        ChunkGrid::Regular(geometry.chunk_shape(chunks.rows))
+        ChunkGrid::Regular(chunk)
     };
     let codecs: Vec<Codec> = geometry.transpose().into_iter().chain(chunks.codecs).collect();
     let mut array = Array {
@@ -423,16 +405,6 @@ impl Geometry {
     pub(super) fn chunk_shape(&self, rows: u64) -> Vec<u64> {
         let [depth, _, width] = self.segment;
         self.in_array_order(self.bands_of_a_segment(), &[depth, rows, width])
-    }
-
-    /// Returns the sizes of all chunks along each axis, in the array's order, for chunks of this number of rows. The last
-    /// ones end with the array.
-    pub(super) fn chunk_edges(&self, rows: u64) -> Vec<Vec<u64>> {
-        let edges = |(size, chunk): (u64, u64)| {
-            let rest = (!size.is_multiple_of(chunk)).then_some(size % chunk);
-            (0..size / chunk).map(|_| chunk).chain(rest).collect()
-        };
-        self.shape().into_iter().zip(self.chunk_shape(rows)).map(edges).collect()
     }
 
     /// Returns the shape of a strip or tile with this number of rows, in stored order.

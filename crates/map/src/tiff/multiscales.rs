@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use serde_json::{Value, json};
+use serde_json::json;
 use virtualize_tiff::model::{Cut, File, Ifd, Image};
 use virtualize_zarr::cf::conventions::Convention;
 use virtualize_zarr::{Array, Hierarchy, NodePath};
@@ -15,103 +15,78 @@ pub(super) fn describe(file: &File, hierarchy: &mut Hierarchy) {
     let Some(main) = file.ifds.first() else { return };
     let Ok(image) = &main.image else { return };
     let Some(array) = hierarchy.array(ARRAY) else { return };
-    let mut levels: Vec<(String, &Image)> = Vec::new();
-    for level in levels_of(file, main, image) {
-        let path = path(level);
-        if let Ok(level) = &level.image
-            && hierarchy.array(&path).is_some_and(|overview| are_alike(array, image, overview, level))
-        {
-            levels.push((path, level));
+    // How many pixels of the main image a pixel of a level covers, along y and x.
+    let transform = |level: &Image| {
+        let scale = [image.height as f64 / level.height as f64, image.width as f64 / level.width as f64];
+        json!({ "scale": scale, "translation": [0.0, 0.0] })
+    };
+    let others = |array: &Array, image: &Image| {
+        let all = array.shape.iter().fold(1_u64, |all, size| all.saturating_mul(*size));
+        all.checked_div(image.width.saturating_mul(image.height).saturating_mul(image.depth))
+    };
+    let mut layout = vec![json!({ "asset": ARRAY, "transform": transform(image) })];
+    for (ifd, level) in levels_of(file, main, image) {
+        let path = path(ifd);
+        // Arrays of levels differ only in rows, columns and planes.
+        if hierarchy.array(&path).is_some_and(|overview| {
+            array.data_type == overview.data_type
+                && array.shape.len() == overview.shape.len()
+                && others(array, image) == others(overview, level)
+        }) {
+            layout.push(json!({ "asset": path, "derived_from": ARRAY, "transform": transform(level) }));
         }
     }
-    if levels.is_empty() {
-        return;
+    if layout.len() > 1 {
+        let attributes = &mut hierarchy.root.attributes;
+        attributes.insert("multiscales".into(), json!({ "layout": layout }));
+        Convention::Multiscales.declare(attributes);
     }
-    let levels = levels.into_iter().map(|(path, overview)| entry(&path, image, overview));
-    let main = json!({ "asset": ARRAY, "transform": transform(image, image) });
-    let layout: Vec<Value> = std::iter::once(main).chain(levels).collect();
-    let attributes = &mut hierarchy.root.attributes;
-    attributes.insert("multiscales".into(), json!({ "layout": layout }));
-    Convention::Multiscales.declare(attributes);
 }
 
 /// Returns the directories of the levels, from fine to coarse: images like the main one, reduced by a whole factor. Label and
 /// macro images differ in their proportions, and thumbnails in their division.
-fn levels_of<'a>(file: &'a File, main: &'a Ifd, image: &Image) -> Vec<&'a Ifd> {
-    let similar: Vec<(&Ifd, &Image)> = main
-        .sub_ifds
-        .iter()
-        .chain(file.ifds.iter().skip(1))
+fn levels_of<'a>(file: &'a File, main: &'a Ifd, image: &Image) -> Vec<(&'a Ifd, &'a Image)> {
+    let is_tiled = |image: &Image| matches!(image.cut, Cut::Tiles { .. });
+    let is_similar = |level: &Image| {
+        level.subfile_type & MASK == 0
+            && level.bits_per_sample == image.bits_per_sample
+            && level.sample_format == image.sample_format
+            && (is_tiled(level) || !is_tiled(image))
+            && (level.width, level.height) != (image.width, image.height)
+    };
+    let all = main.sub_ifds.iter().chain(file.ifds.iter().skip(1));
+    let similar: Vec<(&Ifd, &Image)> = all
         .filter_map(|ifd| ifd.image.as_ref().ok().map(|level| (ifd, level)))
-        .filter(|(_, level)| is_similar(image, level))
+        .filter(|(_, level)| is_similar(level))
         .collect();
-    let mut levels: Vec<(&Ifd, &Image)> = similar
-        .iter()
-        .filter(|(_, level)| level.subfile_type & REDUCED != 0 && is_reduced(image, level))
-        .copied()
-        .collect();
-    match undeclared(main) {
-        Undeclared::None => {}
-        Undeclared::Tiled => levels.extend(similar.iter().filter(|(ifd, level)| {
-            ifd.path.first() > Some(&1) && level.subfile_type == 0 && is_reduced(image, level)
-        })),
-        Undeclared::SubIfds => levels.extend(similar.iter().filter(|(ifd, level)| {
-            ifd.path.len() > 1 && level.subfile_type == 0 && is_reduced(image, level)
-        })),
-        Undeclared::Steps => levels.extend(steps(file, image, &similar)),
+    // Images without the bit of reduced images are levels in some programs only.
+    let description = main.description().unwrap_or_default().trim();
+    let starts = |names: &[&str]| names.iter().any(|name| description.starts_with(name));
+    let are_tiles = starts(&["Aperio ", "Mikroscan Image Structure", "Motic "]);
+    // All tiled images behind the thumbnail of Aperio SVS and formats like it; the SubIFDs of OME-TIFF; a sequence with one
+    // factor, as in tifffile. As in GDAL, there are none in GeoTIFF, and where a description declares the order of the images.
+    let are_sub_ifds = !are_tiles && description.contains("<OME");
+    let is_declared = main.geo.is_some()
+        || main.second_description.is_some()
+        || starts(&["{", "shape=", "ImageJ=", "SCIFIO="]);
+    let marked = |(_, level): &&(&Ifd, &Image)| level.subfile_type & REDUCED != 0 && is_reduced(image, level);
+    let mut levels: Vec<(&Ifd, &Image)> = similar.iter().filter(marked).copied().collect();
+    if are_tiles || are_sub_ifds {
+        levels.extend(similar.iter().filter(|(ifd, level)| {
+            let is_behind = if are_tiles { ifd.path.first() > Some(&1) } else { ifd.path.len() > 1 };
+            is_behind && level.subfile_type == 0 && is_reduced(image, level)
+        }));
+    } else if !is_declared {
+        levels.extend(steps(file, image, &similar));
     }
     // The sort is stable: of several focal planes, the first belongs to the main image.
     levels.sort_by_key(|(_, level)| std::cmp::Reverse((level.width, level.height)));
     levels.dedup_by_key(|(_, level)| (level.width, level.height));
-    levels.into_iter().map(|(ifd, _)| ifd).collect()
-}
-
-/// Whether an image is marked as reduced, not a mask, and has the proportions of the main image.
-pub(super) fn is_overview(main: &Image, level: &Image) -> bool {
-    level.subfile_type & (REDUCED | MASK) == REDUCED && is_reduced(main, level)
+    levels
 }
 
 const REDUCED: u32 = 1;
 const MASK: u32 = 4;
-
-/// Which images without the bit of reduced images are levels.
-enum Undeclared {
-    /// None, as in GDAL: images of GeoTIFF, and those whose order a description declares.
-    None,
-    /// SubIFDs, as in OME-TIFF.
-    SubIfds,
-    /// All tiled images behind the thumbnail, as in Aperio SVS and formats like it.
-    Tiled,
-    /// A sequence that starts with the main image and has one factor, as in tifffile.
-    Steps,
-}
-
-fn undeclared(main: &Ifd) -> Undeclared {
-    let description = main.description().unwrap_or_default().trim();
-    let starts = |names: &[&str]| names.iter().any(|name| description.starts_with(name));
-    if starts(&["Aperio ", "Mikroscan Image Structure", "Motic "]) {
-        Undeclared::Tiled
-    } else if description.contains("<OME") {
-        Undeclared::SubIfds
-    } else if main.geo.is_some()
-        || main.second_description.is_some()
-        || starts(&["{", "shape=", "ImageJ=", "SCIFIO="])
-    {
-        Undeclared::None
-    } else {
-        Undeclared::Steps
-    }
-}
-
-/// Whether an image has the samples of the main image and, if that is tiled, tiles as well.
-fn is_similar(main: &Image, level: &Image) -> bool {
-    let is_tiled = |image: &Image| matches!(image.cut, Cut::Tiles { .. });
-    level.subfile_type & MASK == 0
-        && level.bits_per_sample == main.bits_per_sample
-        && level.sample_format == main.sample_format
-        && (is_tiled(level) || !is_tiled(main))
-        && (level.width, level.height) != (main.width, main.height)
-}
 
 /// Whether a whole factor of 2 or more divides all sizes of the main image to those of the level, rounded up or down.
 pub(super) fn is_reduced(main: &Image, level: &Image) -> bool {
@@ -153,28 +128,6 @@ fn steps<'a>(file: &File, main: &Image, similar: &[(&'a Ifd, &'a Image)]) -> Vec
         }
     }
     levels
-}
-
-/// Whether two arrays differ only in rows, columns and planes.
-fn are_alike(array: &Array, image: &Image, overview: &Array, level: &Image) -> bool {
-    let others = |array: &Array, image: &Image| {
-        let all = array.shape.iter().fold(1_u64, |all, size| all.saturating_mul(*size));
-        all.checked_div(image.width.saturating_mul(image.height).saturating_mul(image.depth))
-    };
-    array.data_type == overview.data_type
-        && array.shape.len() == overview.shape.len()
-        && others(array, image) == others(overview, level)
-}
-
-/// Returns the entry of a level.
-fn entry(path: &str, main: &Image, overview: &Image) -> Value {
-    json!({ "asset": path, "derived_from": ARRAY, "transform": transform(main, overview) })
-}
-
-/// Returns how many pixels of the main image a pixel of a level covers, along y and x.
-fn transform(main: &Image, level: &Image) -> Value {
-    let scale = [main.height as f64 / level.height as f64, main.width as f64 / level.width as f64];
-    json!({ "scale": scale, "translation": [0.0, 0.0] })
 }
 
 /// Adds the attribute `mask` to each masked image and `mask_of` to each mask. Both are paths from the root.
