@@ -98,6 +98,18 @@ fn images(hierarchy: &Hierarchy) -> Vec<Vec<NodePath>> {
     let declared = declared.into_iter().flatten().filter_map(|level| level.get("asset")?.as_str());
     let declared: Vec<NodePath> =
         declared.filter(|path| hierarchy.array(path).is_some()).map(str::to_owned).collect();
+    // A SubIFD is a level of its image if it has fewer pixels, and is alike otherwise.
+    let is_level = |main: &Array, level: &Array| {
+        let mut sizes = main.shape.iter().zip(&level.shape).zip(&main.dimension_names);
+        main.data_type == level.data_type
+            && main.shape.len() == level.shape.len()
+            && main.shape != level.shape
+            && !level.attributes.contains_key("mask_of")
+            && sizes.all(|((size, reduced), name)| match slot(name.as_deref().unwrap_or_default()) {
+                Some(3 | 4) => (1..=*size).contains(reduced),
+                _ => size == reduced,
+            })
+    };
     let mut used = BTreeSet::new();
     let mut images = Vec::new();
     for (at, (number, path, array)) in found.iter().enumerate() {
@@ -127,20 +139,6 @@ fn images(hierarchy: &Hierarchy) -> Vec<Vec<NodePath>> {
 /// Returns the numbers of a directory: 0 for the root, which has the first image.
 fn directory(group: &str) -> Vec<u64> {
     if group.is_empty() { vec![0] } else { group.split('/').filter_map(|step| step.parse().ok()).collect() }
-}
-
-/// Whether a SubIFD is a level of its image: it has fewer pixels, and is alike otherwise.
-fn is_level(main: &Array, level: &Array) -> bool {
-    main.data_type == level.data_type
-        && main.shape.len() == level.shape.len()
-        && main.shape != level.shape
-        && !level.attributes.contains_key("mask_of")
-        && main.shape.iter().zip(&level.shape).zip(&main.dimension_names).all(|((size, reduced), name)| {
-            match slot(name.as_deref().unwrap_or_default()) {
-                Some(3 | 4) => (1..=*size).contains(reduced),
-                _ => size == reduced,
-            }
-        })
 }
 
 /// Axes of OME-NGFF in their order, with their types.
@@ -175,7 +173,12 @@ fn add_image(hierarchy: &Hierarchy, levels: &[NodePath], group: &mut Group) -> R
         let transform = json!({ "type": "scale", "scale": scale });
         datasets.push(json!({ "path": number.to_string(), "coordinateTransformations": [transform] }));
         if number == 0 {
-            names = channel_names(hierarchy, node::parent(path), array);
+            let texts = ["channel_name", "band_name"].into_iter().find_map(|name| {
+                let names = hierarchy.array(&join(node::parent(path), name))?;
+                let is_own = names.dimension_names.iter().all(|name| array.dimension_names.contains(name));
+                names.chunks.inline.get(&0).filter(|_| is_own)
+            });
+            names = texts.and_then(|chunk| texts_of_vlen_utf8(chunk)).unwrap_or_default();
             axes = slots.iter().map(|slot| axis(*slot, size_of(*slot).1)).collect();
         }
         level.attributes.remove("coordinates");
@@ -228,27 +231,10 @@ fn physical(attributes: &Map<String, Value>, slot: usize) -> (f64, Option<String
 
 /// Returns the name of a unit in UDUNITS, which OME-NGFF uses; `None` if OME-NGFF does not list it.
 fn unit(symbol: &str, base: &str) -> Option<String> {
-    const PREFIXES: [(&str, &str); 20] = [
-        ("Y", "yotta"),
-        ("Z", "zetta"),
-        ("E", "exa"),
-        ("P", "peta"),
-        ("T", "tera"),
-        ("G", "giga"),
-        ("M", "mega"),
-        ("k", "kilo"),
-        ("h", "hecto"),
-        ("d", "deci"),
-        ("c", "centi"),
-        ("m", "milli"),
-        ("µ", "micro"),
-        ("\u{3bc}", "micro"),
-        ("n", "nano"),
-        ("p", "pico"),
-        ("f", "femto"),
-        ("a", "atto"),
-        ("z", "zepto"),
-        ("y", "yocto"),
+    const SYMBOLS: &str = "YZEPTGMkhdcmµ\u{3bc}npfazy";
+    const PREFIXES: [&str; 20] = [
+        "yotta", "zetta", "exa", "peta", "tera", "giga", "mega", "kilo", "hecto", "deci", "centi", "milli",
+        "micro", "micro", "nano", "pico", "femto", "atto", "zepto", "yocto",
     ];
     let own = match (base, symbol) {
         ("meter", "Å") => "angstrom",
@@ -263,21 +249,12 @@ fn unit(symbol: &str, base: &str) -> Option<String> {
         ("meter", "m") | ("second", "s") => base,
         _ => {
             let prefix = symbol.strip_suffix(if base == "meter" { 'm' } else { 's' })?;
-            let (_, prefix) = PREFIXES.iter().find(|(symbol, _)| *symbol == prefix)?;
+            let (_, prefix) =
+                SYMBOLS.chars().zip(PREFIXES).find(|(symbol, _)| prefix.chars().eq([*symbol]))?;
             return Some(format!("{prefix}{base}"));
         }
     };
     Some(own.to_owned())
-}
-
-/// Returns the names of the channels, if the file has one for each.
-fn channel_names(hierarchy: &Hierarchy, group: &str, image: &Array) -> Vec<String> {
-    let found = ["channel_name", "band_name"].into_iter().find_map(|name| {
-        let array = hierarchy.array(&join(group, name))?;
-        let is_own = array.dimension_names.iter().all(|name| image.dimension_names.contains(name));
-        array.chunks.inline.get(&0).filter(|_| is_own)
-    });
-    found.and_then(|chunk| texts_of_vlen_utf8(chunk)).unwrap_or_default()
 }
 
 /// Returns the range of values that viewers show at first: that of the significant bits, or of the data type.
