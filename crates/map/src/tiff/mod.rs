@@ -26,14 +26,12 @@ use virtualize_bytes::{Budget, Limits};
 use virtualize_remedy::{Code, OptionName, Remedy, alternatives};
 use virtualize_tiff::model::{File, Ifd};
 use virtualize_zarr::cf::conventions;
-use virtualize_zarr::{Array, NodePath, References, Source, ZarrFormat};
+use virtualize_zarr::{Array, Node, NodePath, References, Source, ZarrFormat};
 
 use crate::tiff::georeference::{add_numbers, remove_band_names};
 use crate::tiff::image::ImageMapper;
 use crate::tiff::multiscales::describe_masks;
-use crate::tiff::ome::{
-    Move, chunk_count, different_attributes, is_like, join, move_tasks, path, put, remove,
-};
+use crate::tiff::ome::{Move, chunk_count, different_attributes, is_like, join, move_tasks, path, remove};
 use crate::tiff::sample::unpack_all;
 use crate::{ChunkGridChoice, Diagnostic, MapOptions, Mapped};
 
@@ -210,7 +208,7 @@ pub(super) fn stack(file: &File, mapped: &mut Mapped, options: &MapOptions) {
     }
     let numbers = alike.iter().filter_map(|ifd| ifd.path.first()).map(|index| *index as u64).collect();
     add_numbers(group, AXIS, numbers, options);
-    put(stacked, first, mapped);
+    group.children.insert(ARRAY.to_owned(), Node::Array(Box::new(stacked)));
 }
 
 /// Removes `mask_of` from the masks of stacked pages, which are no longer arrays of their own.

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Value, json};
+use serde_json::json;
 use virtualize_bytes::Budget;
 use virtualize_remedy::Code;
 use virtualize_tiff::model::{File, Ifd, Value as TagValue};
@@ -103,18 +103,29 @@ pub(super) fn join_series(
         return false;
     }
     let own = mapped.hierarchy.sources.first().map(|source| source.url.clone()).unwrap_or_default();
-    let mut series = Series {
-        ome: &ome,
-        own,
-        files: Files { own: file, others: Vec::new() },
-        used: BTreeSet::new(),
-        moves: BTreeMap::new(),
-    };
-    series.files.others = map_others(others, mapped, options, budget);
+    let (used, moves) = (BTreeSet::new(), BTreeMap::new());
+    let mut series = Series { ome: &ome, own, file, others: Vec::new(), used, moves, options };
+    for (url, other) in &others.files {
+        let mut source = SourceId(0);
+        let content = match other {
+            OtherTiff::Refused(why) => Err(why.as_str()),
+            OtherTiff::Missing => Err("does not exist"),
+            OtherTiff::Read(file, place) => {
+                source = SourceId(u32::try_from(mapped.hierarchy.sources.len()).unwrap_or(u32::MAX));
+                mapped.hierarchy.sources.push(place.clone());
+                let mut mapped = Mapped::new(options.format, COMPANIONS);
+                map_images(&ImageMapper::new(file, place.size, options, budget), file, &mut mapped);
+                Ok((&**file, mapped))
+            }
+        };
+        let tasks = content.iter().flat_map(|(_, mapped)| &mapped.tasks);
+        let made = tasks.map(|task| task.array.clone()).collect();
+        series.others.push(Other { url, content, source, made });
+    }
     let mut catalogue = Vec::new();
     let mut room = MAX_PLANES;
     for image in ome.images.iter().filter(|image| !image.data.is_empty()) {
-        match series.add(image, &mut room, mapped, options) {
+        match series.add(image, &mut room, mapped) {
             Ok(path) => catalogue.push(json!({ "name": image.name, "asset": path })),
             Err(error) => {
                 let name = image.name.as_deref().unwrap_or_default();
@@ -140,39 +151,6 @@ struct Other<'a> {
     made: BTreeSet<NodePath>,
 }
 
-fn map_others<'a>(
-    others: &'a OtherTiffs,
-    mapped: &mut Mapped,
-    options: &MapOptions,
-    budget: &Budget<'_>,
-) -> Vec<Other<'a>> {
-    let mut all = Vec::new();
-    for (url, other) in &others.files {
-        let mut source = SourceId(0);
-        let content = match other {
-            OtherTiff::Refused(why) => Err(why.as_str()),
-            OtherTiff::Missing => Err("does not exist"),
-            OtherTiff::Read(file, place) => {
-                source = SourceId(u32::try_from(mapped.hierarchy.sources.len()).unwrap_or(u32::MAX));
-                mapped.hierarchy.sources.push(place.clone());
-                let mut mapped = Mapped::new(options.format, COMPANIONS);
-                map_images(&ImageMapper::new(file, place.size, options, budget), file, &mut mapped);
-                Ok((&**file, mapped))
-            }
-        };
-        let tasks = content.iter().flat_map(|(_, mapped)| &mapped.tasks);
-        let made = tasks.map(|task| task.array.clone()).collect();
-        all.push(Other { url, content, source, made });
-    }
-    all
-}
-
-/// The files with planes.
-struct Files<'a> {
-    own: &'a File,
-    others: Vec<Other<'a>>,
-}
-
 /// A plane as (file, page). File 0 is the one that is open; the others follow from 1.
 type Place = (usize, usize);
 
@@ -180,11 +158,14 @@ type Place = (usize, usize);
 struct Series<'a> {
     ome: &'a Ome,
     own: String,
-    files: Files<'a>,
+    /// The open file.
+    file: &'a File,
+    others: Vec<Other<'a>>,
     /// Pages of the open file that belong to an image.
     used: BTreeSet<usize>,
     /// Where the chunks of these pages are in the joined arrays.
     moves: BTreeMap<NodePath, Move>,
+    options: &'a MapOptions,
 }
 
 impl Series<'_> {
@@ -192,14 +173,11 @@ impl Series<'_> {
     ///
     /// # Errors
     /// The document contradicts the files, or planes differ. Pages are mapped one by one then.
-    fn add(
-        &mut self,
-        image: &OmeImage,
-        room: &mut u64,
-        mapped: &mut Mapped,
-        options: &MapOptions,
-    ) -> Result<NodePath> {
-        let key = self.first_page(image)?;
+    fn add(&mut self, image: &OmeImage, room: &mut u64, mapped: &mut Mapped) -> Result<NodePath> {
+        let own = |data: &&TiffData| matches!(other_file(data, self.ome, &self.own), Ok(None));
+        let page = image.data.iter().find(own).map_or(0, |data| data.page);
+        let key = usize::try_from(page).ok().and_then(|page| self.file.ifds.get(page));
+        let key = key.ok_or_else(|| malformed("a page that it names does not exist"))?;
         let axes = axes(image, key, *room)?;
         let count = axes.iter().try_fold(1_u64, |product, (_, size)| product.checked_mul(*size));
         let count = count.filter(|count| count <= room).ok_or_else(too_many)?;
@@ -213,26 +191,17 @@ impl Series<'_> {
         }
         let key = pages
             .first()
-            .and_then(|page| self.files.own.ifds.get(*page))
+            .and_then(|page| self.file.ifds.get(*page))
             .ok_or_else(|| malformed("no plane is in this file"))?;
-        let levels = (0..key.sub_ifds.len()).map(Some);
-        self.join_level(image, key, &places, &axes, None, mapped, options)?;
+        self.join_level(image, key, &places, &axes, None, mapped)?;
         self.used.append(&mut pages);
-        for level in levels {
-            if let Err(error) = self.join_level(image, key, &places, &axes, level, mapped, options) {
+        for level in (0..key.sub_ifds.len()).map(Some) {
+            if let Err(error) = self.join_level(image, key, &places, &axes, level, mapped) {
                 let text = format!("reduced images are mapped one by one: {error}");
                 mapped.warn(&path(key), Code::OmeSeries, text, None);
             }
         }
         Ok(path(key))
-    }
-
-    /// Returns a page of the image in this file.
-    fn first_page(&self, image: &OmeImage) -> Result<&Ifd> {
-        let own = |data: &&TiffData| matches!(other_file(data, self.ome, &self.own), Ok(None));
-        let page = image.data.iter().find(own).map_or(0, |data| data.page);
-        let page = usize::try_from(page).ok().and_then(|page| self.files.own.ifds.get(page));
-        page.ok_or_else(|| malformed("a page that it names does not exist"))
     }
 
     /// Returns the page of each plane, in row-major order of the axes; `None` for planes without a page.
@@ -241,16 +210,25 @@ impl Series<'_> {
         for data in &image.data {
             let file = match other_file(data, self.ome, &self.own)? {
                 None => 0,
-                Some(url) => self.number_of(&url)?,
+                Some(url) => {
+                    // The files are in the order of their urls.
+                    let at = self.others.binary_search_by_key(&url.as_str(), |other| other.url);
+                    let at = at.map_err(|_| Error::other_file(&url, "was not read"))?;
+                    match self.others.get(at).map(|other| &other.content) {
+                        Some(Err(why)) => return Err(Error::other_file(&url, why)),
+                        _ => at + 1,
+                    }
+                }
             };
-            let first = // The run gives the axes as the document does, fastest first.
-            data.first.iter().rev().zip(axes).try_fold(0_u64, |sum, (first, (name, size))| {
-                let inside = first < size;
-                inside
-                    .then(|| sum * size + first)
-                    .ok_or_else(|| malformed(format!("First{name} is {first}, of {size}")))
-            })?;
-            let pages = self.files.file(file).map_or(0, |file| file.ifds.len() as u64);
+            // The run gives the axes as the document does, fastest first.
+            let mut first = 0_u64;
+            for (inside, (name, size)) in data.first.iter().rev().zip(axes) {
+                if inside >= size {
+                    return Err(malformed(format!("First{name} is {inside}, of {size}")));
+                }
+                first = first * size + inside;
+            }
+            let pages = self.file_of(file).map_or(0, |file| file.ifds.len() as u64);
             let rest = (count - first).min(pages.saturating_sub(data.page));
             let run = data.count.unwrap_or(rest);
             if run > count - first || data.page.checked_add(run).is_none_or(|end| end > pages) {
@@ -273,18 +251,7 @@ impl Series<'_> {
         Ok(places)
     }
 
-    fn number_of(&self, url: &str) -> Result<usize> {
-        // The files are in the order of their urls.
-        let at = self.files.others.binary_search_by_key(&url, |other| other.url);
-        let at = at.map_err(|_| Error::other_file(url, "was not read"))?;
-        match self.files.others.get(at).map(|other| &other.content) {
-            Some(Err(why)) => Err(Error::other_file(url, why)),
-            _ => Ok(at + 1),
-        }
-    }
-
     /// Joins one level of an image: the full resolution, or the `level`-th SubIFD of its pages.
-    #[expect(clippy::too_many_arguments, reason = "the parts of a level; called from `add` only")]
     fn join_level(
         &mut self,
         image: &OmeImage,
@@ -293,20 +260,29 @@ impl Series<'_> {
         axes: &[(char, u64)],
         level: Option<usize>,
         mapped: &mut Mapped,
-        options: &MapOptions,
     ) -> Result<()> {
         let key = at_level(page, level).ok_or_else(|| unlike("a plane", "lacks this level"))?;
         let model =
             mapped.hierarchy.array(&path(key)).ok_or_else(|| unlike("a plane", "could not be mapped"))?;
         if level.is_none() {
-            check_size(image, key)?;
+            let stored = key.image.as_ref().map_err(Error::image)?;
+            let samples = u64::from(stored.samples_per_pixel);
+            let found = (stored.width, stored.height, samples);
+            let expected = (image.width, image.height, image.samples.unwrap_or(samples));
+            if found != expected {
+                let what = "columns, rows and samples";
+                return Err(malformed(format!("planes have {found:?} {what}, expected {expected:?}")));
+            }
         }
         let members = self.members(places, level, model, mapped)?;
-        let named: Vec<(String, u64)> = axes
-            .iter()
-            .filter(|(_, size)| *size > 1)
-            .map(|(axis, size)| (axis_name(*axis, page), *size))
-            .collect();
+        // In xarray's DataTree a dimension has one length in a group and all groups below, so axes in groups have names of
+        // their own.
+        let name = |axis: char| match page.path.first() {
+            None | Some(0) => axis.to_ascii_lowercase().to_string(),
+            Some(page) => format!("{}_{page}", axis.to_ascii_lowercase()),
+        };
+        let named = axes.iter().filter(|(_, size)| *size > 1);
+        let named: Vec<(String, u64)> = named.map(|(axis, size)| (name(*axis), *size)).collect();
         if named.iter().any(|(name, _)| model.dimension_names.contains(&Some(name.clone()))) {
             return Err(unlike("its pages", "have an axis of the same name"));
         }
@@ -319,7 +295,7 @@ impl Series<'_> {
         let count = chunk_count(model);
         let axes = named.len();
         let own = places.iter().zip(0_u64..).filter_map(|(place, number)| match place {
-            Some((0, page)) => Some((self.files.ifd(0, *page, level)?, number)),
+            Some((0, page)) => Some((at_level(self.file.ifds.get(*page)?, level)?, number)),
             _ => None,
         });
         let own: Vec<(&Ifd, u64)> = own.collect();
@@ -330,7 +306,11 @@ impl Series<'_> {
         for (ifd, _) in own.iter().filter(|(ifd, _)| ifd.path != key.path) {
             remove(ifd, mapped);
         }
-        describe(image, &mut joined, level);
+        joined.attributes.extend(image.name.iter().map(|name| ("ome_name".into(), name.clone().into())));
+        if level.is_none() {
+            let physical = image.physical.iter();
+            joined.attributes.extend(physical.map(|(name, value)| (name.clone(), value.clone().into())));
+        }
         if missing > 0 && level.is_none() {
             let text = format!("{missing} planes are missing and read as the fill value");
             mapped.warn(&path(key), Code::OmeSeries, text, None);
@@ -342,9 +322,9 @@ impl Series<'_> {
         let channels = named.iter().find(|(name, _)| name.starts_with('c'));
         if let Some((axis, _)) = channels.filter(|(_, size)| image.channels.len() as u64 == *size) {
             let attributes = &mut joined.attributes;
-            add_names(group, "channel_name", axis, &image.channels, attributes, options);
+            add_names(group, "channel_name", axis, &image.channels, attributes, self.options);
         }
-        put(joined, key, mapped);
+        group.children.insert(ARRAY.to_owned(), Node::Array(Box::new(joined)));
         Ok(())
     }
 
@@ -357,9 +337,9 @@ impl Series<'_> {
         mapped: &'m Mapped,
     ) -> Result<Vec<Option<Member<'m>>>> {
         let member = |&(number, page): &Place| {
-            let ifd =
-                self.files.ifd(number, page, level).ok_or_else(|| unlike("a plane", "lacks this level"))?;
-            let other = number.checked_sub(1).and_then(|at| self.files.others.get(at));
+            let ifd = self.file_of(number).and_then(|file| at_level(file.ifds.get(page)?, level));
+            let ifd = ifd.ok_or_else(|| unlike("a plane", "lacks this level"))?;
+            let other = number.checked_sub(1).and_then(|at| self.others.get(at));
             let (home, source) = match other {
                 None => (mapped, SourceId(0)),
                 Some(other) => (
@@ -384,18 +364,12 @@ impl Series<'_> {
         };
         places.iter().map(|place| place.as_ref().map(member).transpose()).collect()
     }
-}
 
-impl<'a> Files<'a> {
-    fn file(&self, number: usize) -> Option<&'a File> {
+    fn file_of(&self, number: usize) -> Option<&File> {
         match number.checked_sub(1) {
-            None => Some(self.own),
+            None => Some(self.file),
             Some(at) => self.others.get(at)?.content.as_ref().ok().map(|(file, _)| *file),
         }
-    }
-
-    fn ifd(&self, number: usize, page: usize, level: Option<usize>) -> Option<&'a Ifd> {
-        at_level(self.file(number)?.ifds.get(page)?, level)
     }
 }
 
@@ -427,37 +401,6 @@ fn axes(image: &OmeImage, page: &Ifd, room: u64) -> Result<Vec<(char, u64)>> {
     }
 }
 
-fn check_size(image: &OmeImage, page: &Ifd) -> Result<()> {
-    let stored = page.image.as_ref().map_err(Error::image)?;
-    let samples = image.samples.unwrap_or(u64::from(stored.samples_per_pixel));
-    let found = (stored.width, stored.height, u64::from(stored.samples_per_pixel));
-    if found == (image.width, image.height, samples) {
-        return Ok(());
-    }
-    let expected = (image.width, image.height, samples);
-    Err(malformed(format!("planes have {found:?} columns, rows and samples, expected {expected:?}")))
-}
-
-/// Returns the name of an axis. In xarray's DataTree a dimension has one length in a group and all groups below, so axes in
-/// groups have names of their own.
-fn axis_name(axis: char, key: &Ifd) -> String {
-    let name = axis.to_ascii_lowercase();
-    match key.path.first() {
-        None | Some(0) => name.to_string(),
-        Some(page) => format!("{name}_{page}"),
-    }
-}
-
-fn describe(image: &OmeImage, array: &mut Array, level: Option<usize>) {
-    if let Some(name) = &image.name {
-        array.attributes.insert("ome_name".into(), name.clone().into());
-    }
-    if level.is_none() {
-        let physical = image.physical.iter().map(|(name, value)| (name.clone(), Value::from(value.clone())));
-        array.attributes.extend(physical);
-    }
-}
-
 /// A member of the joined array: its array, and the file that stores its chunks.
 pub(super) type Member<'a> = (&'a Array, SourceId);
 
@@ -481,14 +424,10 @@ pub(super) fn is_like(one: &Array, other: &Array) -> bool {
 /// Returns the names of the attributes that differ between arrays, sorted.
 pub(super) fn different_attributes(arrays: &[&Array]) -> Vec<String> {
     let Some((first, others)) = arrays.split_first() else { return Vec::new() };
-    let names = first.attributes.keys().chain(others.iter().flat_map(|page| page.attributes.keys()));
-    let mut different: Vec<String> = names
-        .filter(|name| others.iter().any(|page| page.attributes.get(*name) != first.attributes.get(*name)))
-        .cloned()
-        .collect();
-    different.sort();
-    different.dedup();
-    different
+    let names: BTreeSet<&String> = arrays.iter().flat_map(|page| page.attributes.keys()).collect();
+    let differs =
+        |name: &&String| others.iter().any(|page| page.attributes.get(*name) != first.attributes.get(*name));
+    names.into_iter().filter(differs).cloned().collect()
 }
 
 /// Returns the number of chunks of an array.
@@ -499,7 +438,22 @@ pub(super) fn chunk_count(array: &Array) -> u64 {
 /// Joins members along `axes`, given as names and sizes, slowest first. Members are in row-major order; one that is missing
 /// has no chunks. Everything else is as in `model`. `None` if the chunks cannot be counted.
 pub(super) fn join(model: &Array, members: &[Option<Member<'_>>], axes: &[(String, u64)]) -> Option<Array> {
-    let mut array = Array { chunks: join_chunks(members, chunk_count(model))?, ..model.clone() };
+    let mut columns: BTreeMap<SourceId, ReferencesBuilder> = BTreeMap::new();
+    let mut inline = BTreeMap::new();
+    let count = chunk_count(model);
+    for (member, number) in members.iter().zip(0_u64..) {
+        let Some((array, source)) = member else { continue };
+        let start = number.checked_mul(count)?;
+        let column = columns.entry(*source).or_default();
+        for (position, place) in array.chunks.references.iter().flat_map(References::iter) {
+            column.push(start.checked_add(position)?, place.offset, place.length);
+        }
+        for (position, content) in &array.chunks.inline {
+            inline.insert(start.checked_add(*position)?, content.clone());
+        }
+    }
+    let references = columns.into_iter().flat_map(|(source, column)| column.finish(source)).collect();
+    let mut array = Array { chunks: ChunkManifest { references, inline }, ..model.clone() };
     add_axes(&mut array, axes)?;
     Some(array)
 }
@@ -517,24 +471,6 @@ pub(super) fn add_axes(array: &mut Array, axes: &[(String, u64)]) -> Option<()> 
         array.codecs.iter_mut().for_each(add_leading_axis);
     }
     Some(())
-}
-
-fn join_chunks(members: &[Option<Member<'_>>], count: u64) -> Option<ChunkManifest> {
-    let mut columns: BTreeMap<SourceId, ReferencesBuilder> = BTreeMap::new();
-    let mut inline = BTreeMap::new();
-    for (member, number) in members.iter().zip(0_u64..) {
-        let Some((array, source)) = member else { continue };
-        let start = number.checked_mul(count)?;
-        let column = columns.entry(*source).or_default();
-        for (position, place) in array.chunks.references.iter().flat_map(References::iter) {
-            column.push(start.checked_add(position)?, place.offset, place.length);
-        }
-        for (position, content) in &array.chunks.inline {
-            inline.insert(start.checked_add(*position)?, content.clone());
-        }
-    }
-    let references = columns.into_iter().flat_map(|(source, column)| column.finish(source)).collect();
-    Some(ChunkManifest { references, inline })
 }
 
 /// Adjusts a codec to chunks with a new first axis of length 1.
@@ -576,13 +512,6 @@ pub(super) fn add_axes_to_content(content: &mut ChunkContent, axes: usize) {
             piece.to.insert(0, 0);
             piece.codecs.iter_mut().for_each(add_leading_axis);
         }
-    }
-}
-
-/// Replaces the array of one of the members by the joined one.
-pub(super) fn put(array: Array, target: &Ifd, mapped: &mut Mapped) {
-    if let Some(group) = mapped.hierarchy.root.make_group(&group_path(target)) {
-        group.children.insert(ARRAY.to_owned(), Node::Array(Box::new(array)));
     }
 }
 
