@@ -11,7 +11,6 @@ use virtualize_zarr::cf::conventions;
 
 use super::wkt::Base;
 use super::{registry, wkt};
-use crate::{Error, Result};
 
 const PROJECTED: u16 = 1;
 pub(super) const GEOGRAPHIC_2D: u16 = 2;
@@ -85,15 +84,6 @@ pub(crate) fn unit_of(crs: &conventions::Crs) -> Option<Unit> {
     }
 }
 
-/// A horizontal system.
-enum System {
-    /// EPSG code.
-    Code(u16),
-    Wkt(String),
-    /// None of the keys defines a system.
-    None,
-}
-
 impl Crs {
     /// Interprets the GeoKeys of a file as GDAL does.
     pub(crate) fn of(geo: &Geo) -> Self {
@@ -109,29 +99,30 @@ impl Crs {
             _ => system_without_model(keys),
         };
         let is_geographic = model == Some(GEOGRAPHIC_2D);
-        let mut crs = Self { keys: keys.clone(), ..Self::default() };
-        match system {
-            Ok((System::Code(code), is_in_degrees)) => {
-                crs.horizontal = Some(code);
-                crs.is_in_degrees = is_in_degrees;
-                crs.is_projected = !is_geographic;
-                match heights(geo, code, is_geographic) {
-                    Ok(code) => crs.with_heights = code,
-                    Err(error) => crs.vertical_problem = Some(error.to_string()),
-                }
+        let mut crs = system.unwrap_or_else(|problem| Self { problem: Some(problem), ..Self::default() });
+        crs.keys = keys.clone();
+        if let Some(code) = crs.horizontal {
+            crs.is_projected = !is_geographic;
+            match heights(geo, code, is_geographic) {
+                Ok(code) => crs.with_heights = code,
+                Err(problem) => crs.vertical_problem = Some(problem),
             }
-            Ok((System::Wkt(wkt), is_in_degrees)) => {
-                crs.wkt = Some(wkt);
-                crs.is_in_degrees = is_in_degrees;
-                crs.vertical_problem =
-                    has_heights(geo).then(|| "a system of the file's own with heights".into());
-            }
-            Ok((System::None, _)) => {}
-            Err(problem) => crs.problem = Some(problem),
+        } else if crs.wkt.is_some() && has_heights(geo) {
+            crs.vertical_problem = Some("a system of the file's own with heights".into());
         }
         let length = short(keys, LINEAR_UNITS).or_else(|| crs.horizontal.map(registry::unit_of_projected));
         crs.is_metric = !is_geographic && length == Some(METRE);
         crs
+    }
+
+    /// A system of this EPSG code.
+    fn of_code(code: u16, is_in_degrees: bool) -> Self {
+        Self { horizontal: Some(code), is_in_degrees, ..Self::default() }
+    }
+
+    /// A system of this definition.
+    fn of_wkt(wkt: String, is_in_degrees: bool) -> Self {
+        Self { wkt: Some(wkt), is_in_degrees, ..Self::default() }
     }
 
     /// Interprets the coordinate reference system of a sidecar: WKT, or a code of an authority. GDAL reads other notations as
@@ -139,32 +130,15 @@ impl Crs {
     fn of_text(text: &str) -> Self {
         let text = text.trim();
         let text = text.strip_prefix("ESRI::").unwrap_or(text);
-        const KEYWORDS: [&str; 17] = [
-            "GEOGCS",
-            "PROJCS",
-            "GEOCCS",
-            "COMPD_CS",
-            "LOCAL_CS",
-            "VERT_CS",
-            "GEOGCRS",
-            "GEODCRS",
-            "GEODETICCRS",
-            "GEOGRAPHICCRS",
-            "PROJCRS",
-            "PROJECTEDCRS",
-            "COMPOUNDCRS",
-            "BOUNDCRS",
-            "ENGCRS",
-            "ENGINEERINGCRS",
-            "VERTCRS",
-        ];
+        const KEYWORDS: &str = "GEOGCS PROJCS GEOCCS COMPD_CS LOCAL_CS VERT_CS GEOGCRS GEODCRS GEODETICCRS \
+                                GEOGRAPHICCRS PROJCRS PROJECTEDCRS COMPOUNDCRS BOUNDCRS ENGCRS ENGINEERINGCRS VERTCRS";
         let keyword = text.split('[').next().unwrap_or_default().trim();
         let outside = text.split('"').step_by(2).flat_map(str::chars);
         let depths = outside.scan(0_i64, |depth, c| {
             *depth += i64::from(c == '[') - i64::from(c == ']');
             Some(*depth)
         });
-        if KEYWORDS.iter().any(|known| known.eq_ignore_ascii_case(keyword))
+        if KEYWORDS.split(' ').any(|known| known.eq_ignore_ascii_case(keyword))
             && text.ends_with(']')
             && depths.last() == Some(0)
         {
@@ -173,7 +147,7 @@ impl Crs {
             // In WKT 2, the unit of the axes follows that of the prime meridian.
             let unit = lower.rsplit_once("angleunit[").or_else(|| lower.rsplit_once("unit["));
             let is_in_degrees = is_geographic && unit.is_some_and(|(_, unit)| unit.starts_with("\"degree"));
-            return Self { wkt: Some(text.to_owned()), is_in_degrees, ..Self::default() };
+            return Self::of_wkt(text.to_owned(), is_in_degrees);
         }
         let upper = text.to_ascii_uppercase();
         let code = upper.strip_prefix("EPSG:").and_then(|code| code.parse::<u16>().ok());
@@ -230,23 +204,13 @@ impl Crs {
             attributes.insert("vertical_crs".into(), format!("EPSG:{vertical}").into());
         }
         if !self.keys.is_empty() {
-            let keys: Map<_, _> = self
-                .keys
-                .iter()
-                .map(|(id, key)| {
-                    (
-                        name(*id),
-                        match key {
-                            GeoKey::Short(value) => (*value).into(),
-                            GeoKey::Double(values) => match values.as_slice() {
-                                [one] => json!(one),
-                                many => json!(many),
-                            },
-                            GeoKey::Text(text) => text.clone().into(),
-                        },
-                    )
-                })
-                .collect();
+            let json = |key: &GeoKey| match key {
+                GeoKey::Short(value) => json!(value),
+                GeoKey::Double(values) if values.len() == 1 => json!(values.first()),
+                GeoKey::Double(values) => json!(values),
+                GeoKey::Text(text) => json!(text),
+            };
+            let keys: Map<_, _> = self.keys.iter().map(|(id, key)| (name(*id), json(key))).collect();
             attributes.insert("geo_keys".into(), keys.into());
         }
         attributes
@@ -254,16 +218,16 @@ impl Crs {
 }
 
 /// Returns the system of a file without a model, or with one of its own.
-fn system_without_model(keys: &Keys) -> std::result::Result<(System, bool), String> {
+fn system_without_model(keys: &Keys) -> Result<Crs, String> {
     if let Some(citation) = text(keys, PROJECTED_CITATION).filter(|text| text.contains(PE_STRING))
         && short(keys, MODEL_TYPE) != Some(GEOCENTRIC)
     {
         let wkt = citation.strip_prefix(PE_STRING).map(|wkt| wkt.trim_end_matches('|'));
         return match wkt {
             Some(wkt) if wkt.contains("PROJCS[\"WGS_1984_Web_Mercator_Auxiliary_Sphere\"") => {
-                Ok((System::Code(WEB_MERCATOR[0]), false))
+                Ok(Crs::of_code(WEB_MERCATOR[0], false))
             }
-            Some(wkt) => Ok((System::Wkt(wkt.into()), false)),
+            Some(wkt) => Ok(Crs::of_wkt(wkt.into(), false)),
             None => Err(format!("{} does not start with it", name(PROJECTED_CITATION))),
         };
     }
@@ -271,11 +235,11 @@ fn system_without_model(keys: &Keys) -> std::result::Result<(System, bool), Stri
     if [MODEL_TYPE, GEODETIC_CRS, PROJECTED_CRS].into_iter().any(defines) {
         return Err(format!("{}, neither projected (1) nor geographic (2)", described(keys, MODEL_TYPE)));
     }
-    Ok((System::None, false))
+    Ok(Crs::default())
 }
 
 /// Returns the geographic system, and whether its unit is the degree.
-fn geographic_system(keys: &Keys, projected: Option<u16>) -> std::result::Result<(System, bool), String> {
+fn geographic_system(keys: &Keys, projected: Option<u16>) -> Result<Crs, String> {
     let found = known(keys, GEODETIC_CRS).or_else(|| match short(keys, GEODETIC_CRS) {
         None => projected.and_then(registry::base_of),
         Some(_) => None,
@@ -284,20 +248,20 @@ fn geographic_system(keys: &Keys, projected: Option<u16>) -> std::result::Result
     if let Some(code) =
         found.filter(|code| registry::is_dynamic(*code) && registry::geographic(*code).is_some())
     {
-        return Ok((System::Code(code), true));
+        return Ok(Crs::of_code(code, true));
     }
     let base = Base::of(keys, projected)?;
     let is_in_degrees = base.axis_unit == 1.0;
     match (found, base.changed) {
-        (Some(code), None) => return Ok((System::Code(code), is_in_degrees)),
+        (Some(code), None) => return Ok(Crs::of_code(code, is_in_degrees)),
         // GDAL keeps the code as well, and readers differ in which of both they take.
         (Some(code), Some(key)) => return Err(contradicts(keys, key, code)),
         _ => {}
     }
-    Ok((System::Wkt(wkt::geographic(&base)?), is_in_degrees))
+    Ok(Crs::of_wkt(wkt::geographic(&base)?, is_in_degrees))
 }
 
-fn projected_system(keys: &Keys, projected: Option<u16>) -> std::result::Result<(System, bool), String> {
+fn projected_system(keys: &Keys, projected: Option<u16>) -> Result<Crs, String> {
     let code = projected.filter(|code| registry::base_of(*code).is_some());
     if code.is_none() && projected.is_some_and(|code| (1024..USER_DEFINED).contains(&code)) {
         return Err(registry::unknown(keys, PROJECTED_CRS));
@@ -324,7 +288,7 @@ fn projected_system(keys: &Keys, projected: Option<u16>) -> std::result::Result<
             }
         }
         let base = Base::of(keys, None)?;
-        return Ok((System::Wkt(wkt::projected(keys, &base, metres)?), false));
+        return Ok(Crs::of_wkt(wkt::projected(keys, &base, metres)?, false));
     };
     let unit = registry::metres(registry::unit_of_projected(code)).unwrap_or(1.0);
     let has_unit = (metres - unit).abs() <= 1e-12 * unit;
@@ -338,7 +302,7 @@ fn projected_system(keys: &Keys, projected: Option<u16>) -> std::result::Result<
         if let Some(key) = base.changed {
             return Err(contradicts(keys, key, code));
         }
-        return Ok((System::Wkt(wkt::projected(keys, &base, metres)?), false));
+        return Ok(Crs::of_wkt(wkt::projected(keys, &base, metres)?, false));
     }
     if !has_unit {
         let key = [LINEAR_UNITS, LINEAR_UNIT_SIZE, CITATION].into_iter().find(|key| keys.contains_key(key));
@@ -359,7 +323,7 @@ fn projected_system(keys: &Keys, projected: Option<u16>) -> std::result::Result<
             return Err(contradicts(keys, key, code));
         }
     }
-    Ok((System::Code(code), false))
+    Ok(Crs::of_code(code, false))
 }
 
 fn contradicts(keys: &Keys, key: u16, code: u16) -> String {
@@ -367,7 +331,7 @@ fn contradicts(keys: &Keys, key: u16, code: u16) -> String {
 }
 
 /// Returns the metres in the unit of a projected system.
-fn linear_unit(keys: &Keys, projected: Option<u16>) -> std::result::Result<f64, String> {
+fn linear_unit(keys: &Keys, projected: Option<u16>) -> Result<f64, String> {
     let of_system = projected.map(registry::unit_of_projected);
     let unit = short(keys, LINEAR_UNITS).or(of_system).or_else(|| short(keys, GEODETIC_LINEAR_UNITS));
     let metres = match unit {
@@ -408,7 +372,9 @@ fn linear_unit(keys: &Keys, projected: Option<u16>) -> std::result::Result<f64, 
 ///
 /// # Errors
 /// No code means the system with these heights.
-fn heights(geo: &Geo, horizontal: u16, is_geographic: bool) -> Result<Option<String>> {
+fn heights(geo: &Geo, horizontal: u16, is_geographic: bool) -> Result<Option<String>, String> {
+    let inexact =
+        |heights: String| Err(format!("EPSG:{horizontal} with {heights}: no EPSG code has the same meaning"));
     let keys = &geo.keys;
     let vertical = known(keys, VERTICAL);
     let has_heights = registry::without_height(horizontal).is_some();
@@ -419,7 +385,7 @@ fn heights(geo: &Geo, horizontal: u16, is_geographic: bool) -> Result<Option<Str
         return if registry::without_height(solid) == Some(horizontal) && is_geographic {
             Ok(Some(format!("EPSG:{solid}")))
         } else {
-            Err(inexact(horizontal, &format!("the ellipsoidal heights of EPSG:{code}")))
+            inexact(format!("the ellipsoidal heights of EPSG:{code}"))
         };
     }
     if geo.minor_revision == 0 {
@@ -431,15 +397,11 @@ fn heights(geo: &Geo, horizontal: u16, is_geographic: bool) -> Result<Option<Str
             Ok(Some(format!("EPSG:{horizontal}+{code}")))
         }
         Some(code) if has_heights || has_more || ELLIPSOIDAL_HEIGHTS.contains(&code) => {
-            Err(inexact(horizontal, &format!("the heights of EPSG:{code}")))
+            inexact(format!("the heights of EPSG:{code}"))
         }
-        None if has_more => Err(inexact(horizontal, "heights that the file defines by itself")),
+        None if has_more => inexact("heights that the file defines by itself".into()),
         _ => Ok(None),
     }
-}
-
-fn inexact(horizontal: u16, heights: &str) -> Error {
-    Error::unsupported(format!("EPSG:{horizontal} with {heights}"), "no EPSG code has the same meaning")
 }
 
 /// Whether keys describe heights in another way than by a code.
@@ -546,60 +508,35 @@ pub(super) fn described(keys: &Keys, key: u16) -> String {
     }
 }
 
+/// Names of keys in OGC 19-008r4 without `GeoKey`, by the number of the first one.
+const NAMES: [(u16, &str); 5] = [
+    (1024, "GTModelType GTRasterType GTCitation"),
+    (
+        2048,
+        "GeodeticCRS GeodeticCitation GeodeticDatum PrimeMeridian GeogLinearUnits GeogLinearUnitSize \
+         GeogAngularUnits GeogAngularUnitSize Ellipsoid EllipsoidSemiMajorAxis EllipsoidSemiMinorAxis \
+         EllipsoidInvFlattening GeogAzimuthUnits PrimeMeridianLongitude GeogTOWGS84",
+    ),
+    (
+        3072,
+        "ProjectedCRS ProjectedCitation Projection ProjMethod ProjLinearUnits ProjLinearUnitSize \
+         ProjStdParallel1 ProjStdParallel2 ProjNatOriginLong ProjNatOriginLat ProjFalseEasting \
+         ProjFalseNorthing ProjFalseOriginLong ProjFalseOriginLat ProjFalseOriginEasting \
+         ProjFalseOriginNorthing ProjCenterLong ProjCenterLat ProjCenterEasting ProjCenterNorthing \
+         ProjScaleAtNatOrigin ProjScaleAtCenter ProjAzimuthAngle ProjStraightVertPoleLong \
+         ProjRectifiedGridAngle",
+    ),
+    (4096, "Vertical VerticalCitation VerticalDatum VerticalUnits"),
+    (5120, "CoordinateEpoch"),
+];
+
 /// Returns the name of a key in OGC 19-008r4, or its number.
 pub(super) fn name(id: u16) -> String {
-    let name = match id {
-        1024 => "GTModelTypeGeoKey",
-        1025 => "GTRasterTypeGeoKey",
-        1026 => "GTCitationGeoKey",
-        2048 => "GeodeticCRSGeoKey",
-        2049 => "GeodeticCitationGeoKey",
-        2050 => "GeodeticDatumGeoKey",
-        2051 => "PrimeMeridianGeoKey",
-        2052 => "GeogLinearUnitsGeoKey",
-        2053 => "GeogLinearUnitSizeGeoKey",
-        2054 => "GeogAngularUnitsGeoKey",
-        2055 => "GeogAngularUnitSizeGeoKey",
-        2056 => "EllipsoidGeoKey",
-        2057 => "EllipsoidSemiMajorAxisGeoKey",
-        2058 => "EllipsoidSemiMinorAxisGeoKey",
-        2059 => "EllipsoidInvFlatteningGeoKey",
-        2060 => "GeogAzimuthUnitsGeoKey",
-        2061 => "PrimeMeridianLongitudeGeoKey",
-        2062 => "GeogTOWGS84GeoKey",
-        3072 => "ProjectedCRSGeoKey",
-        3073 => "ProjectedCitationGeoKey",
-        3074 => "ProjectionGeoKey",
-        3075 => "ProjMethodGeoKey",
-        3076 => "ProjLinearUnitsGeoKey",
-        3077 => "ProjLinearUnitSizeGeoKey",
-        3078 => "ProjStdParallel1GeoKey",
-        3079 => "ProjStdParallel2GeoKey",
-        3080 => "ProjNatOriginLongGeoKey",
-        3081 => "ProjNatOriginLatGeoKey",
-        3082 => "ProjFalseEastingGeoKey",
-        3083 => "ProjFalseNorthingGeoKey",
-        3084 => "ProjFalseOriginLongGeoKey",
-        3085 => "ProjFalseOriginLatGeoKey",
-        3086 => "ProjFalseOriginEastingGeoKey",
-        3087 => "ProjFalseOriginNorthingGeoKey",
-        3088 => "ProjCenterLongGeoKey",
-        3089 => "ProjCenterLatGeoKey",
-        3090 => "ProjCenterEastingGeoKey",
-        3091 => "ProjCenterNorthingGeoKey",
-        3092 => "ProjScaleAtNatOriginGeoKey",
-        3093 => "ProjScaleAtCenterGeoKey",
-        3094 => "ProjAzimuthAngleGeoKey",
-        3095 => "ProjStraightVertPoleLongGeoKey",
-        3096 => "ProjRectifiedGridAngleGeoKey",
-        4096 => "VerticalGeoKey",
-        4097 => "VerticalCitationGeoKey",
-        4098 => "VerticalDatumGeoKey",
-        4099 => "VerticalUnitsGeoKey",
-        5120 => "CoordinateEpochGeoKey",
-        _ => return format!("GeoKey{id}"),
-    };
-    name.to_owned()
+    let known = NAMES
+        .iter()
+        .rfind(|(first, _)| *first <= id)
+        .and_then(|(first, names)| names.split(' ').nth(usize::from(id - first)));
+    known.map_or_else(|| format!("GeoKey{id}"), |name| format!("{name}GeoKey"))
 }
 
 const MODEL_PIXEL_SCALE: u16 = 33550;
@@ -619,20 +556,21 @@ impl Heights {
     pub(super) fn of(ifd: &Ifd, bands: u64) -> Self {
         let Some(geo) = &ifd.geo else { return Self::default() };
         let Some(unit) = vertical_unit(&geo.keys) else { return Self::default() };
+        // Scale and offset: z = (z of the raster − k) · scale + Z, unless all three numbers are 0.
+        let has_height =
+            matches!(ifd.tags.get(&MODEL_PIXEL_SCALE), Some(TagValue::Float(scale)) if scale.len() >= 3);
+        let packing = match (geo.pixel_scale, geo.tie_points.first()) {
+            (Some([width, height, scale]), Some([_, _, k, _, _, z])) => {
+                let is_set = scale != 0.0 || *k != 0.0 || *z != 0.0;
+                (has_height && is_set && width != 0.0 && height != 0.0).then_some((scale, -k * scale + z))
+            }
+            _ => None,
+        };
         // GDAL reads vertical systems from files of GeoTIFF 1.1 only, but their unit from all files.
-        let packing = packing(ifd, geo).filter(|_| bands == 1 && geo.minor_revision > 0);
+        let packing = packing.filter(|_| bands == 1 && geo.minor_revision > 0);
         // GDAL takes unknown units for metres.
         Self { unit: Some(registry::name_of_length(unit).unwrap_or("metre")), packing }
     }
-}
-
-/// Returns scale and offset: z = (z of the raster − k) · scale + Z. `None` if all three numbers are 0.
-fn packing(ifd: &Ifd, geo: &Geo) -> Option<(f64, f64)> {
-    let has_height =
-        matches!(ifd.tags.get(&MODEL_PIXEL_SCALE), Some(TagValue::Float(scale)) if scale.len() >= 3);
-    let ([width, height, scale], [_, _, k, _, _, z]) = (geo.pixel_scale?, *geo.tie_points.first()?);
-    let is_set = scale != 0.0 || k != 0.0 || z != 0.0;
-    (has_height && is_set && width != 0.0 && height != 0.0).then_some((scale, -k * scale + z))
 }
 
 /// Returns the model type: that of the key, or projected if the keys have a projected system and no model.
