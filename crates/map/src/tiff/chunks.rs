@@ -79,14 +79,35 @@ impl ChunkMaker<'_> {
     /// # Errors
     /// The image is malformed or truncated, its encoding has no codecs, or chunks that have to be made exceed the inline limit.
     pub(super) fn make(&self) -> Result<Chunks> {
-        self.check_count()?;
-        let has_short_strip =
-            !self.geometry.tiled && !self.geometry.height.is_multiple_of(self.geometry.segment[1]);
+        let (image, geometry) = (self.encoding.image, self.geometry);
+        let needed = product(&geometry.counts())?.saturating_mul(self.copies);
+        let found = image.offsets.len().min(image.byte_counts.len()) as u64;
+        if found < needed {
+            let what = if geometry.tiled { "tiles" } else { "strips" };
+            return Err(Error::malformed(what, format!("the file lists {found}, the image needs {needed}")));
+        }
+        let strip = geometry.segment[1];
+        let has_short_strip = !geometry.tiled && !geometry.height.is_multiple_of(strip);
         let declarable =
             self.encoding.is_declarable()? && !(has_short_strip && self.encoding.is_never_encoded()?);
-        let rows = if declarable { self.rows_of_a_chunk()? } else { self.geometry.segment[1] };
-        let stored = self.encoding.codecs(&self.geometry.stored_shape(rows))?;
-        let uneven = !self.geometry.tiled && !self.geometry.height.is_multiple_of(rows);
+        let mut rows = strip;
+        // Chunks of large strips of plain rows are smaller, so that readers need not fetch them whole.
+        if declarable && !geometry.tiled && self.encoding.has_plain_rows() {
+            let row_bytes = self.row_bytes()?;
+            let strip_bytes = strip.saturating_mul(row_bytes);
+            if strip_bytes > 2 * BLOCK && strip_bytes <= self.file_size {
+                rows = divisor(strip, BLOCK / row_bytes, strip >= geometry.height);
+            }
+            let planes = product(&geometry.counts()[..2])?.saturating_mul(self.copies);
+            if !self.rectilinear
+                && !geometry.height.is_multiple_of(rows)
+                && self.check_inline(planes, rows).is_err()
+            {
+                rows = greatest_common_divisor(strip, geometry.height);
+            }
+        }
+        let stored = self.encoding.codecs(&geometry.stored_shape(rows))?;
+        let uneven = !geometry.tiled && !geometry.height.is_multiple_of(rows);
         let short_end = self.rectilinear && declarable && uneven;
         let segments = self.segments(rows, declarable, short_end)?;
         if !declarable {
@@ -96,40 +117,6 @@ impl ChunkMaker<'_> {
         let references = segments.whole.finish(SourceId(0));
         let manifest = ChunkManifest { references, ..ChunkManifest::default() };
         Ok(Chunks { rows, short_end, codecs: stored, manifest, tasks })
-    }
-
-    fn check_count(&self) -> Result<()> {
-        let image = self.encoding.image;
-        let needed = product(&self.geometry.counts())?.saturating_mul(self.copies);
-        let found = image.offsets.len().min(image.byte_counts.len()) as u64;
-        if found < needed {
-            let what = if self.geometry.tiled { "tiles" } else { "strips" };
-            return Err(Error::malformed(what, format!("the file lists {found}, the image needs {needed}")));
-        }
-        Ok(())
-    }
-
-    /// Returns the rows of a chunk: those of a strip or tile, but less for large strips of plain rows, so that readers need not
-    /// fetch them whole.
-    fn rows_of_a_chunk(&self) -> Result<u64> {
-        let strip = self.geometry.segment[1];
-        if self.geometry.tiled || !self.encoding.has_plain_rows() {
-            return Ok(strip);
-        }
-        let row_bytes = self.row_bytes()?;
-        let height = self.geometry.height;
-        let strip_bytes = strip.saturating_mul(row_bytes);
-        let rows = if strip_bytes <= 2 * BLOCK || strip_bytes > self.file_size {
-            strip
-        } else {
-            divisor(strip, BLOCK / row_bytes, strip >= height)
-        };
-        let planes = product(&self.geometry.counts()[..2])?.saturating_mul(self.copies);
-        if self.rectilinear {
-            return Ok(rows);
-        }
-        let fits = height.is_multiple_of(rows) || self.check_inline(planes, rows).is_ok();
-        Ok(if fits { rows } else { greatest_common_divisor(strip, height) })
     }
 
     fn row_bytes(&self) -> Result<u64> {
@@ -145,7 +132,14 @@ impl ChunkMaker<'_> {
         let chunks_down = self.geometry.height.div_ceil(rows);
         let may_be_short = short_end || self.encoding.short_strip()? == ShortStrip::AsItIs;
         let mut segments = Segments::default();
-        for (index, offset, length) in self.stored()? {
+        let image = self.encoding.image;
+        let count = product(&self.geometry.counts())?.saturating_mul(self.copies);
+        let stored = (0..count).zip(&image.offsets).zip(&image.byte_counts);
+        for ((index, &offset), &length) in stored {
+            // Strips and tiles without an offset or byte count are missing.
+            if offset == 0 || length == 0 {
+                continue;
+            }
             let (plane, y, x) = (index / across / down, index / across % down, index % across);
             let strip_rows = self.geometry.rows_of(y);
             let first = plane.saturating_mul(chunks_down).saturating_add(y * self.geometry.segment[1] / rows);
@@ -162,15 +156,6 @@ impl ChunkMaker<'_> {
             }
         }
         Ok(segments)
-    }
-
-    /// Returns number, offset and byte count of each strip or tile that is not missing.
-    fn stored(&self) -> Result<impl Iterator<Item = (u64, u64, u64)> + '_> {
-        let image = self.encoding.image;
-        let count = product(&self.geometry.counts())?.saturating_mul(self.copies);
-        let all = (0..count).zip(&image.offsets).zip(&image.byte_counts);
-        let all = all.map(|((index, offset), length)| (index, *offset, *length));
-        Ok(all.filter(|(_, offset, length)| *offset != 0 && *length != 0))
     }
 
     /// Splits a strip of plain rows into chunks. `first` is the position of the first one.
@@ -265,7 +250,13 @@ impl ChunkMaker<'_> {
                 range = whole;
                 codecs.push(codec);
             }
-            let piece = Piece::whole(SourceId(0), PieceBytes::At(range), codecs, shape, self.transform());
+            let transform = match self.encoding.sample.storage {
+                Storage::Reversed24 if !self.encoding.own_codecs => {
+                    ElementTransform::Integer { stored: STORED_24, big_endian: false }
+                }
+                _ => ElementTransform::None,
+            };
+            let piece = Piece::whole(SourceId(0), PieceBytes::At(range), codecs, shape, transform);
             let element = usize::try_from(self.element_size()).map_err(|_| too_large())?;
             let content = ChunkContent::Assemble {
                 shape: self.geometry.stored_shape(rows),
@@ -320,15 +311,6 @@ impl ChunkMaker<'_> {
             &format!("{bytes} bytes"),
             limit,
         ))
-    }
-
-    fn transform(&self) -> ElementTransform {
-        match self.encoding.sample.storage {
-            Storage::Reversed24 if !self.encoding.own_codecs => {
-                ElementTransform::Integer { stored: STORED_24, big_endian: false }
-            }
-            _ => ElementTransform::None,
-        }
     }
 
     fn element_size(&self) -> u64 {

@@ -177,7 +177,17 @@ fn declared(ifd: &Ifd, image: &Image, at: usize) -> Option<Result<Declared, Stri
     if let Some(text) = texts().find(|text| text.starts_with("ImageJ=") || text.starts_with("SCIFIO=")) {
         return imagej(text, image);
     }
-    stk(ifd).or_else(|| nih(ifd).map(Ok))
+    stk(ifd).or_else(|| {
+        const SLICES: usize = 260;
+        let byte = |at: usize| match ifd.tags.get(&NIH_IMAGE_HEADER)? {
+            Value::Bytes(bytes) => bytes.get(at).copied(),
+            Value::Unsigned(bytes) => u8::try_from(*bytes.get(at)?).ok(),
+            _ => None,
+        };
+        let slices = i16::from_be_bytes([byte(SLICES)?, byte(SLICES + 1)?]);
+        let axes = vec![('i', u64::try_from(slices).ok().filter(|slices| *slices > 1)?)];
+        Some(Ok(Declared { by: "NIHImageHeader", axes, may_have_directories: true }))
+    })
 }
 
 /// The shape of an array that tifffile wrote.
@@ -287,19 +297,6 @@ fn stk(ifd: &Ifd) -> Option<Result<Declared, String>> {
         'i'
     };
     Some(Ok(Declared { by: STK, axes: vec![(axis, planes.len() as u64)], may_have_directories: false }))
-}
-
-/// Returns the planes of a stack of NIH Image.
-fn nih(ifd: &Ifd) -> Option<Declared> {
-    const SLICES: usize = 260;
-    let byte = |at: usize| match ifd.tags.get(&NIH_IMAGE_HEADER)? {
-        Value::Bytes(bytes) => bytes.get(at).copied(),
-        Value::Unsigned(bytes) => u8::try_from(*bytes.get(at)?).ok(),
-        _ => None,
-    };
-    let slices = i16::from_be_bytes([byte(SLICES)?, byte(SLICES + 1)?]);
-    let axes = vec![('i', u64::try_from(slices).ok().filter(|slices| *slices > 1)?)];
-    Some(Declared { by: "NIHImageHeader", axes, may_have_directories: true })
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 
 use serde::Deserialize;
 use virtualize_remedy::{Code, Remedy};
-use virtualize_tiff::model::{File, GdalItem, Geo, Ifd, Pam, SampleFormat};
+use virtualize_tiff::model::{File, GdalItem, Ifd, Pam, SampleFormat};
 use virtualize_tiff::{parse_arcgis_code, parse_pam, parse_world_file};
 
 use super::attributes::{declares, packing};
@@ -111,8 +111,48 @@ pub fn merge_sidecars(file: &mut File, sidecars: &[Sidecar], most: u64) -> Vec<D
         };
         match sidecar.kind {
             SidecarKind::Pam => merge.pam(sidecar, content),
-            SidecarKind::World => merge.world_file(sidecar, content),
-            SidecarKind::Arcgis => merge.arcgis(sidecar, content),
+            SidecarKind::World => {
+                // All images without a transformation have that of a world file.
+                let has_transform =
+                    |ifd: &Ifd| ifd.geo.as_ref().is_some_and(|geo| transform_of(geo).is_some());
+                let images = merge.file.ifds.iter_mut().filter(|ifd| ifd.is_page() && !has_transform(ifd));
+                let mut images = images.peekable();
+                if images.peek().is_none() {
+                    continue;
+                }
+                let Some(transform) = parse_world_file(content) else {
+                    let problem = "is not a world file, and is not read";
+                    merge.report(Severity::Warning, sidecar, problem);
+                    continue;
+                };
+                images.for_each(|ifd| ifd.geo.get_or_insert_default().sidecar_transform = Some(transform));
+                merge.share_position();
+                merge.report(Severity::Info, sidecar, "is read: position");
+                // GDAL has both, and the coordinate reference system of the points is theirs only.
+                if std::mem::take(&mut merge.has_points)
+                    && let Some(geo) = merge.file.ifds.first_mut().and_then(|main| main.geo.as_mut())
+                {
+                    geo.sidecar_srs = None;
+                    let problem = "positions the image in another way than the control points of the .aux.xml, which are omitted";
+                    merge.report(Severity::Warning, sidecar, problem);
+                }
+            }
+            SidecarKind::Arcgis => {
+                // GDAL prefers the coordinate reference system of ArcGIS to the GeoKeys.
+                let Some(code) = parse_arcgis_code(content, most) else { continue };
+                let has_srs = |ifd: &Ifd| ifd.geo.as_ref().is_some_and(|geo| geo.sidecar_srs.is_some());
+                let images = merge.file.ifds.iter_mut().filter(|ifd| ifd.is_page() && !has_srs(ifd));
+                let mut images = images.peekable();
+                if images.peek().is_none() {
+                    continue;
+                }
+                // Codes of ESRI's own systems are larger.
+                let authority = if u64::from(code) > *EPSG_CODES.end() { "ESRI" } else { "EPSG" };
+                let srs = format!("{authority}:{code}");
+                images.for_each(|ifd| ifd.geo.get_or_insert_default().sidecar_srs = Some(srs.clone()));
+                merge.share_position();
+                merge.report(Severity::Info, sidecar, "is read: coordinate reference system");
+            }
             SidecarKind::Unread(_) => {}
         }
     }
@@ -175,51 +215,6 @@ impl Merge<'_> {
         for problem in problems {
             self.report(Severity::Warning, sidecar, problem);
         }
-    }
-
-    /// Gives all images without a transformation that of a world file.
-    fn world_file(&mut self, sidecar: &Sidecar, content: &str) {
-        let has_transform = |ifd: &Ifd| ifd.geo.as_ref().is_some_and(|geo| transform_of(geo).is_some());
-        let placed = self.file.ifds.iter_mut().filter(|ifd| ifd.is_page() && !has_transform(ifd));
-        let mut placed = placed.peekable();
-        if placed.peek().is_none() {
-            return;
-        }
-        match parse_world_file(content) {
-            Some(transform) => {
-                placed.for_each(|ifd| ifd.geo.get_or_insert_default().sidecar_transform = Some(transform));
-                self.share_position();
-                self.report(Severity::Info, sidecar, "is read: position");
-                // GDAL has both, and the coordinate reference system of the points is theirs only.
-                if std::mem::take(&mut self.has_points)
-                    && let Some(geo) = self.file.ifds.first_mut().and_then(|main| main.geo.as_mut())
-                {
-                    geo.sidecar_srs = None;
-                    let problem = "positions the image in another way than the control points of the .aux.xml, which are omitted";
-                    self.report(Severity::Warning, sidecar, problem);
-                }
-            }
-            None => self.report(Severity::Warning, sidecar, "is not a world file, and is not read"),
-        }
-    }
-
-    /// Gives images the coordinate reference system of ArcGIS. GDAL prefers it to the GeoKeys.
-    fn arcgis(&mut self, sidecar: &Sidecar, content: &str) {
-        let Some(code) = parse_arcgis_code(content, self.most) else { return };
-        let has_srs = |geo: &Geo| geo.sidecar_srs.is_some();
-        let images =
-            self.file.ifds.iter_mut().filter(|ifd| ifd.is_page() && !ifd.geo.as_ref().is_some_and(has_srs));
-        let mut images = images.peekable();
-        if images.peek().is_none() {
-            return;
-        }
-        // Codes of ESRI's own systems are larger.
-        let authority = if u64::from(code) > *EPSG_CODES.end() { "ESRI" } else { "EPSG" };
-        images.for_each(|ifd| {
-            ifd.geo.get_or_insert_default().sidecar_srs = Some(format!("{authority}:{code}"))
-        });
-        self.share_position();
-        self.report(Severity::Info, sidecar, "is read: coordinate reference system");
     }
 
     /// Lets overviews and masks have the position of the main image, at their scale.
@@ -442,7 +437,7 @@ fn merge_packing(main: &mut Ifd, bands: &[&DeclaredBand]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use virtualize_bytes::Endian;
-    use virtualize_tiff::model::GeoKey;
+    use virtualize_tiff::model::{Geo, GeoKey};
 
     use super::*;
     use crate::tiff::crs::Crs;
