@@ -163,8 +163,7 @@ pub(super) fn add(
     options: &MapOptions,
 ) {
     if is_main {
-        let bands: Vec<u8> = (1..=geometry.bands).flat_map(u64::to_le_bytes).collect();
-        insert(group, "band", Some("band"), DataType::Int64, bands, Map::new(), options);
+        add_numbers(group, "band", (1..=geometry.bands).collect(), options);
     }
     let Some(georeference) = georeference else { return };
     insert(group, GRID_MAPPING, None, DataType::Int64, vec![0; 8], georeference.grid_mapping(), options);

@@ -8,7 +8,6 @@ pub(crate) mod georeference;
 mod image;
 mod lerc;
 mod multiscales;
-mod ngff;
 mod nodata;
 mod ome;
 mod planes;
@@ -36,7 +35,7 @@ use crate::tiff::sample::unpack_all;
 use crate::{ChunkGridChoice, Diagnostic, MapOptions, Mapped};
 
 pub use crate::tiff::lerc::{LercChunk, lerc_outer_codecs, lerc_to_examine, settle_lerc, stored_type};
-pub use crate::tiff::ngff::arrange_as_ome_zarr;
+pub use crate::tiff::multiscales::arrange_as_ome_zarr;
 pub use crate::tiff::ome::{OtherTiff, OtherTiffs, ome_files};
 pub use crate::tiff::sidecars::{
     DeclaredBand, Sidecar, SidecarKind, merge_declared, merge_sidecars, sidecar_names,
