@@ -181,7 +181,11 @@ impl FillQuestion<'_> {
             }
         };
         plan.decision.fill_value = None;
-        self.write_missing(plan, is_zero(self.missing_reads));
+        let reads_zero = match self.missing_reads {
+            FillValue::Fixed(bytes) | FillValue::Variable(bytes) => bytes.iter().all(|byte| *byte == 0),
+            FillValue::Text(text) => text.is_empty(),
+        };
+        self.write_missing(plan, reads_zero);
     }
 
     fn drop_sentinel(&self, plan: &mut FillPlan, why: &str) {
@@ -264,14 +268,6 @@ fn show_scalar(data_type: &DataType, value: &FillValue) -> String {
     }
 }
 
-/// Whether all bits of a scalar are zero.
-fn is_zero(value: &FillValue) -> bool {
-    match value {
-        FillValue::Fixed(bytes) | FillValue::Variable(bytes) => bytes.iter().all(|byte| *byte == 0),
-        FillValue::Text(text) => text.is_empty(),
-    }
-}
-
 /// A remark for a diagnostic of the array.
 type Remark = (Severity, Code, String);
 
@@ -306,8 +302,30 @@ pub(crate) fn write_sentinels(
         let message = format!("missing_value {value} is dropped: no value of type {shown} equals it");
         remarks.push((Severity::Warning, Code::MissingValueDropped, message));
     }
+    // Texts such as "Infinity" mask nothing and, among several values, keep xarray from masking by the others. One of them can
+    // be the `_FillValue`, and NaN needs no mask.
     if data_type.is_float() {
-        remarks.extend(remove_infinities(&mut kept, source.is_packed(), data_type, fill));
+        let decision = &fill.decision;
+        let is_written = fill.attribute.is_some() || decision.fill_value == decision.sentinel;
+        let sentinel = decision.sentinel.as_ref().filter(|_| is_written);
+        let sentinel = sentinel.and_then(|value| number_json(data_type, value));
+        let (is_packed, alone) = (source.is_packed(), kept.len() == 1);
+        let (finite, others): (Vec<_>, Vec<_>) = kept.into_iter().partition(|value| !value.is_string());
+        kept = finite;
+        for value in others {
+            match value.as_str() {
+                Some("NaN") if !is_packed => kept.extend(alone.then_some(value)),
+                _ if sentinel.as_ref() == Some(&value) => {
+                    let message = format!("missing_value {value} is written as _FillValue");
+                    remarks.push((Severity::Info, Code::MissingValueAsFillValue, message));
+                }
+                Some("NaN") => {}
+                _ => {
+                    let message = format!("missing_value {value} is dropped: JSON has no such number");
+                    remarks.push((Severity::Warning, Code::MissingValueDropped, message));
+                }
+            }
+        }
     }
     attributes.remove("missing_value");
     match kept.len() {
@@ -315,40 +333,6 @@ pub(crate) fn write_sentinels(
         1 => attributes.insert("missing_value".to_owned(), kept.remove(0)),
         _ => attributes.insert("missing_value".to_owned(), kept.into()),
     };
-    remarks
-}
-
-/// Removes texts such as "Infinity" from the values of `missing_value`: they mask nothing and, among several values, keep
-/// xarray from masking by the others. One of them can be the `_FillValue`, and NaN needs no mask.
-fn remove_infinities(
-    kept: &mut Vec<Value>,
-    is_packed: bool,
-    data_type: &DataType,
-    fill: &FillPlan,
-) -> Vec<Remark> {
-    let decision = &fill.decision;
-    let is_written = fill.attribute.is_some() || decision.fill_value == decision.sentinel;
-    let sentinel = decision.sentinel.as_ref().filter(|_| is_written);
-    let sentinel = sentinel.and_then(|value| number_json(data_type, value));
-    let alone = kept.len() == 1;
-    let (finite, others) = std::mem::take(kept).into_iter().partition(|value| !value.is_string());
-    *kept = finite;
-    let others: Vec<Value> = others;
-    let mut remarks = Vec::new();
-    for value in others {
-        match value.as_str() {
-            Some("NaN") if !is_packed => kept.extend(alone.then_some(value)),
-            _ if sentinel.as_ref() == Some(&value) => {
-                let message = format!("missing_value {value} is written as _FillValue");
-                remarks.push((Severity::Info, Code::MissingValueAsFillValue, message));
-            }
-            Some("NaN") => {}
-            _ => {
-                let message = format!("missing_value {value} is dropped: JSON has no such number");
-                remarks.push((Severity::Warning, Code::MissingValueDropped, message));
-            }
-        }
-    }
     remarks
 }
 

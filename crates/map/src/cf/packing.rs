@@ -30,7 +30,15 @@ pub(crate) fn unpack(
         return Ok(());
     }
     let is_time = is_time || attributes.text("units").is_some_and(is_time_unit);
-    packing(attributes, &array.data_type, is_time)?.unpack(array, report)
+    let stored = attributes.shown_type(&array.data_type);
+    let packing = Packing {
+        scale: factor(attributes, "scale_factor")?,
+        offset: factor(attributes, "add_offset")?,
+        sentinels: sentinels(attributes, &array.data_type, &stored),
+        stored,
+        is_time,
+    };
+    packing.unpack(array, report)
 }
 
 /// Refuses a `scale_factor` or `add_offset` that JSON cannot represent: without it, readers would take packed numbers for
@@ -104,17 +112,6 @@ fn decoded_type(stored: &DataType, factors: &[Option<DataType>; 2], is_time: boo
         [_, Some(_)] => Some(DataType::Float64),
         [scale, None] => scale.clone(),
     }
-}
-
-fn packing(attributes: &CfAttributes, data_type: &DataType, is_time: bool) -> Result<Packing, UnpackRefusal> {
-    let stored = attributes.shown_type(data_type);
-    Ok(Packing {
-        scale: factor(attributes, "scale_factor")?,
-        offset: factor(attributes, "add_offset")?,
-        sentinels: sentinels(attributes, data_type, &stored),
-        stored,
-        is_time,
-    })
 }
 
 fn factor(attributes: &CfAttributes, name: &'static str) -> Result<Option<Factor>, UnpackRefusal> {
@@ -222,7 +219,14 @@ impl Packing {
         let transform = UnpackTransform::of(self)?;
         let nan =
             self.sentinels.first().and_then(|_| FillValue::from_f64(&transform.result, f64::NAN).exact());
-        let mut codecs = transform.codecs(self.scalar_map(&transform.result, nan.as_ref())?);
+        let scalar_map = match (self.sentinels.first(), &nan) {
+            (Some(sentinel), Some(nan)) => {
+                ScalarMap::both_ways((&transform.result, nan), (&self.stored, sentinel))
+                    .map_err(|_| UnpackRefusal::Factor("_FillValue"))?
+            }
+            _ => ScalarMap::default(),
+        };
+        let mut codecs = transform.codecs(scalar_map);
         codecs.extend(array.codecs.iter().cloned());
         let arithmetic = Arithmetic::new(&transform.result, &codecs)?;
         let stored_fill = array.fill_value.clone().unwrap_or_else(|| FillValue::zero(&self.stored));
@@ -237,14 +241,6 @@ impl Packing {
             decision.sentinel = nan;
         }
         Ok(())
-    }
-
-    fn scalar_map(&self, result: &DataType, nan: Option<&FillValue>) -> Result<ScalarMap, UnpackRefusal> {
-        match (self.sentinels.first(), nan) {
-            (Some(sentinel), Some(nan)) => ScalarMap::both_ways((result, nan), (&self.stored, sentinel))
-                .map_err(|_| UnpackRefusal::Factor("_FillValue")),
-            _ => Ok(ScalarMap::default()),
-        }
     }
 
     /// Returns the type that xarray 2026.9 would unpack to (`_choose_float_dtype`, or `maybe_promote` if there is only a
@@ -314,10 +310,6 @@ impl UnpackTransform {
         self.divisor.to_bits().trailing_zeros() >= f64::MANTISSA_DIGITS - 1
     }
 
-    fn is_single(&self) -> bool {
-        self.result == DataType::Float32
-    }
-
     fn codecs(&self, scalar_map: ScalarMap) -> Vec<Codec> {
         let offset = (self.offset != 0.0).then(|| float_json(self.offset));
         let scale = (self.divisor != 1.0).then(|| float_json(self.divisor));
@@ -325,7 +317,7 @@ impl UnpackTransform {
         let steps = |offset: Option<Value>, scale: Option<Value>| {
             (offset.is_some() || scale.is_some()).then_some(Codec::ScaleOffset { offset, scale })
         };
-        if !self.is_single() || self.is_exact() {
+        if self.result != DataType::Float32 || self.is_exact() {
             return steps(offset, scale).into_iter().chain([last]).collect();
         }
         // As in IEEE 754, numbers beyond the largest 32-bit float become infinity.
