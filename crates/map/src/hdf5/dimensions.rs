@@ -79,13 +79,25 @@ impl Defined {
 pub(super) struct ScaleLengths(RefCell<HashMap<Address, (u64, bool)>>);
 
 impl ScaleLengths {
-    /// Returns the length of a scale's dimension. An unlimited dimension is as long as the longest variable along it.
+    /// Returns the length of a scale's dimension. An unlimited dimension is as long as the longest variable along it, by the
+    /// scale's `REFERENCE_LIST`.
     fn of(&self, file: &File, address: Address, scale: &Dataset) -> (u64, bool) {
         *self.0.borrow_mut().entry(address).or_insert_with(|| {
             let unlimited =
                 matches!(&scale.dataspace, Dataspace::Simple { max_shape: Some(max), .. } if *max == [None]);
             let own = scale.dataspace.shape().and_then(<[u64]>::first).copied().unwrap_or(0);
-            (if unlimited { own.max(longest_user(file, scale)) } else { own }, unlimited)
+            let list = attribute(scale, "REFERENCE_LIST").filter(|_| unlimited);
+            let of_variable = |element: &Element| {
+                let Element::Compound(members) = element else { return None };
+                let [(_, Element::Object(Some(user))), (_, Element::Integer(axis))] = members.as_slice()
+                else {
+                    return None;
+                };
+                let Some(Object::Dataset(user)) = file.objects.get(user) else { return None };
+                user.dataspace.shape()?.get(usize::try_from(*axis).ok()?).copied()
+            };
+            let longest = list.into_iter().flat_map(|list| &list.elements).filter_map(of_variable).max();
+            (own.max(longest.unwrap_or(0)), unlimited)
         })
     }
 }
@@ -165,20 +177,6 @@ impl Dimensions {
     pub(super) fn unlimited(&self) -> impl Iterator<Item = &str> {
         self.0.all.iter().filter(|dimension| dimension.unlimited).map(|dimension| dimension.name.as_str())
     }
-}
-
-/// Returns the length of the longest variable along a scale, by the scale's `REFERENCE_LIST`.
-fn longest_user(file: &File, scale: &Dataset) -> u64 {
-    let Some(list) = attribute(scale, "REFERENCE_LIST") else { return 0 };
-    let sizes = list.elements.iter().filter_map(|element| {
-        let Element::Compound(members) = element else { return None };
-        let [(_, Element::Object(Some(user))), (_, Element::Integer(axis))] = members.as_slice() else {
-            return None;
-        };
-        let Some(Object::Dataset(user)) = file.objects.get(user) else { return None };
-        user.dataspace.shape()?.get(usize::try_from(*axis).ok()?).copied()
-    });
-    sizes.max().unwrap_or(0)
 }
 
 fn attribute<'a>(dataset: &'a Dataset, name: &str) -> Option<&'a Attribute> {
@@ -317,7 +315,14 @@ impl Lengths {
     /// Records the dimensions of a dataset. Of several with one name, that of the nearest group counts, and of equally near
     /// ones the longest, so that the result does not depend on the order of datasets.
     pub(super) fn note(&mut self, axes: &[AxisDimension], shape: &[u64]) {
-        axes.iter().zip(shape).for_each(|(axis, size)| self.note_one(axis, *size));
+        for (axis, size) in axes.iter().zip(shape) {
+            let Some(name) = &axis.name else { continue };
+            let new = (axis.distance, axis.length.unwrap_or(*size));
+            let known = self.lengths.entry(name.clone()).or_insert(new);
+            if new.0 < known.0 || (new.0 == known.0 && new.1 > known.1) {
+                *known = new;
+            }
+        }
     }
 
     /// Records the dimensions of an array that is mapped already.
@@ -325,15 +330,6 @@ impl Lengths {
         let axis = |name: &Option<String>| AxisDimension { name: name.clone(), ..AxisDimension::default() };
         let axes: Vec<_> = array.dimension_names.iter().map(axis).collect();
         self.note(&axes, &array.shape);
-    }
-
-    fn note_one(&mut self, axis: &AxisDimension, size: u64) {
-        let Some(name) = &axis.name else { return };
-        let new = (axis.distance, axis.length.unwrap_or(size));
-        let known = self.lengths.entry(name.clone()).or_insert(new);
-        if new.0 < known.0 || (new.0 == known.0 && new.1 > known.1) {
-            *known = new;
-        }
     }
 
     /// Whether the group has an object or a dimension of this name.
@@ -353,8 +349,7 @@ impl Lengths {
             return renamed.clone();
         }
         let mut new = format!("{name}_{size}");
-        let is_defined = |name: &str| scopes.iter().any(|scope| scope.defines(name));
-        while self.lengths.contains_key(&new) || self.taken.contains(&new) || is_defined(&new) {
+        while self.has(&new) || scopes.iter().any(|scope| scope.defines(&new)) {
             new.push('_');
         }
         self.taken.insert(new.clone());
@@ -491,18 +486,18 @@ mod lengths_tests {
             (&[(1, 5), (2, 9), (1, 7), (1, 6)], 7),
         ] {
             let mut lengths = Lengths::default();
-            noted.iter().for_each(|(distance, length)| lengths.note_one(&axis(*distance, *length), 1));
+            noted.iter().for_each(|(distance, length)| lengths.note(&[axis(*distance, *length)], &[1]));
             assert_eq!(lengths.length("d", 1), expected, "{noted:?}");
         }
         let mut lengths = Lengths::default();
-        lengths.note_one(&AxisDimension { length: None, ..axis(0, 0) }, 4);
+        lengths.note(&[AxisDimension { length: None, ..axis(0, 0) }], &[4]);
         assert_eq!((lengths.length("d", 1), lengths.length("new", 6), lengths.length("new", 7)), (4, 6, 6));
     }
 
     #[test]
     fn substitutes_are_new_names() {
         let mut lengths = Lengths::new(["d_3".to_owned()]);
-        lengths.note_one(&AxisDimension { name: Some("d_4".to_owned()), ..axis(0, 4) }, 4);
+        lengths.note(&[AxisDimension { name: Some("d_4".to_owned()), ..axis(0, 4) }], &[4]);
         let names = [2, 3, 4, 3].map(|size| lengths.rename("d", size, &[]));
         assert_eq!(names, ["d_2", "d_3_", "d_4_", "d_3_"]);
         assert!(lengths.has("d_2") && lengths.has("d_4") && !lengths.has("d"));

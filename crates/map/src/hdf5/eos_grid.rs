@@ -84,8 +84,26 @@ impl Grid {
             self.zone()?
         } else {
             let method = METHODS.iter().find(|(name, _)| *name == projection);
-            let (_, method) = method.ok_or_else(|| format!("Projection is {projection}"))?;
-            self.projection_keys(*method)?
+            let (_, method) = *method.ok_or_else(|| format!("Projection is {projection}"))?;
+            let parameters = self.numbers("ProjParams")?;
+            let number = |at: usize| parameters.get(at).copied().unwrap_or_default();
+            let angle = |at| degrees("ProjParams", number(at));
+            let mut keys: Keys =
+                [(3072, USER_DEFINED), (3074, USER_DEFINED), (3075, GeoKey::Short(method)), (3076, METRE)]
+                    .into();
+            let mut set = |id, value| keys.insert(id, GeoKey::Double(vec![value]));
+            if matches!(method, 8 | 11) {
+                set(3078, angle(2)?);
+                set(3079, angle(3)?);
+            }
+            if method == 1 {
+                set(3092, number(2));
+            }
+            set(3080, angle(4)?);
+            set(3081, angle(5)?);
+            set(3082, number(6));
+            set(3083, number(7));
+            keys
         };
         keys.extend(self.geodetic_keys(is_geographic)?);
         if !keys.is_empty() {
@@ -104,28 +122,6 @@ impl Grid {
             return Ok([(3072, GeoKey::Short(code + number))].into());
         }
         Ok([(3072, USER_DEFINED), (3074, GeoKey::Short(projection + number)), (3076, METRE)].into())
-    }
-
-    /// Returns the keys of another projection.
-    fn projection_keys(&self, method: u16) -> Result<Keys, String> {
-        let parameters = self.numbers("ProjParams")?;
-        let number = |at: usize| parameters.get(at).copied().unwrap_or_default();
-        let angle = |at| degrees("ProjParams", number(at));
-        let mut keys: Keys =
-            [(3072, USER_DEFINED), (3074, USER_DEFINED), (3075, GeoKey::Short(method)), (3076, METRE)].into();
-        let mut set = |id, value| keys.insert(id, GeoKey::Double(vec![value]));
-        if matches!(method, 8 | 11) {
-            set(3078, angle(2)?);
-            set(3079, angle(3)?);
-        }
-        if method == 1 {
-            set(3092, number(2));
-        }
-        set(3080, angle(4)?);
-        set(3081, angle(5)?);
-        set(3082, number(6));
-        set(3083, number(7));
-        Ok(keys)
     }
 
     /// Returns the keys of the geodetic system: WGS 84, or an ellipsoid by a code or by its axes.

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use virtualize_bytes::{Address, Budget};
-use virtualize_hdf5::model::{Dataset, Dataspace, File, Layout, Object, Selection, Slab, VirtualMapping};
+use virtualize_hdf5::model::{Dataspace, File, Layout, Object, Selection, Slab, VirtualMapping};
 
 use super::links::{OtherFile, OtherFiles, grown, no_dataset};
 use super::tree::Lookup;
@@ -95,30 +95,29 @@ pub(super) fn endless(selection: &Selection) -> Option<Endless<'_>> {
     Some((axis, slabs))
 }
 
+/// Pairs an axis of the destination with one of the source: splits runs of equal total length wherever one of either side ends.
 fn axis(to: Option<(usize, &Vec<Run>)>, from: Option<(usize, &Vec<Run>)>) -> Axis {
-    let spans = match (to, from) {
-        (Some((_, to)), Some((_, from))) => paired(to, from),
-        (Some((_, to)), None) => to.iter().map(|run| Span { to: run.0, from: 0, length: run.1 }).collect(),
-        (None, Some((_, from))) => {
-            from.iter().map(|run| Span { to: 0, from: run.0, length: run.1 }).collect()
+    let mut spans = Vec::new();
+    match (to, from) {
+        (Some((_, to)), Some((_, from))) => {
+            let (mut to, mut from) = (to.iter().copied(), from.iter().copied());
+            let (mut here, mut there) = (to.next(), from.next());
+            while let (Some((at, left)), Some((source, more))) = (here, there) {
+                let length = left.min(more);
+                spans.push(Span { to: at, from: source, length });
+                here = if left > length { Some((at + length, left - length)) } else { to.next() };
+                there = if more > length { Some((source + length, more - length)) } else { from.next() };
+            }
         }
-        (None, None) => Vec::new(),
-    };
-    Axis { to: to.map(|axis| axis.0), from: from.map(|axis| axis.0), spans }
-}
-
-/// Splits runs of equal total length wherever one of either side ends.
-fn paired(to: &[Run], from: &[Run]) -> Vec<Span> {
-    let mut spans: Vec<Span> = Vec::new();
-    let (mut to, mut from) = (to.iter().copied(), from.iter().copied());
-    let (mut here, mut there) = (to.next(), from.next());
-    while let (Some((at, left)), Some((source, more))) = (here, there) {
-        let length = left.min(more);
-        spans.push(Span { to: at, from: source, length });
-        here = if left > length { Some((at + length, left - length)) } else { to.next() };
-        there = if more > length { Some((source + length, more - length)) } else { from.next() };
+        (Some((_, to)), None) => {
+            spans.extend(to.iter().map(|run| Span { to: run.0, from: 0, length: run.1 }))
+        }
+        (None, Some((_, from))) => {
+            spans.extend(from.iter().map(|run| Span { to: 0, from: run.0, length: run.1 }));
+        }
+        (None, None) => {}
     }
-    spans
+    Axis { to: to.map(|axis| axis.0), from: from.map(|axis| axis.0), spans }
 }
 
 /// Returns the runs of a selection along each axis of `shape`.
@@ -173,35 +172,31 @@ fn joined(runs: BTreeSet<(u64, u64)>) -> Vec<Run> {
     all
 }
 
-/// Returns the runs along each axis of a regular selection. Axes of array types come after those of the dataspace.
+/// Returns the runs along each axis of a regular selection, whose unlimited slab ends after `elements` elements. Axes of array
+/// types come after those of the dataspace.
 fn slabs_runs(slabs: &[Slab], elements: Option<u64>, shape: &[u64]) -> Result<Vec<Vec<Run>>> {
     let Some(rest) = shape.get(slabs.len()..) else {
         return Err(malformed(format!("a selection has {} axes, not {}", slabs.len(), shape.len())));
     };
-    let runs = slabs.iter().zip(shape).map(|(slab, extent)| match elements {
-        Some(elements) if slab.count.is_none() || slab.block.is_none() => {
-            clipped_runs(slab, *extent, elements)
+    let runs = slabs.iter().zip(shape).map(|(slab, extent)| {
+        let Some(elements) = elements.filter(|_| slab.count.is_none() || slab.block.is_none()) else {
+            return slab_runs(slab, *extent);
+        };
+        let block = match (slab.count, slab.block) {
+            (None, Some(block)) if slab.stride > block && block > 0 => block,
+            _ => elements.max(1),
+        };
+        let (count, rest) = (elements / block, elements % block);
+        let whole = Slab { count: Some(count), block: Some(block), ..*slab };
+        let mut runs = if count > 0 { slab_runs(&whole, *extent)? } else { Vec::new() };
+        if rest > 0 {
+            let start = count.checked_mul(slab.stride).and_then(|n| n.checked_add(slab.start));
+            let last = Slab { start: start.unwrap_or(u64::MAX), count: Some(1), block: Some(rest), ..*slab };
+            runs.extend(slab_runs(&last, *extent)?);
         }
-        _ => slab_runs(slab, *extent),
+        Ok(runs)
     });
     runs.chain(rest.iter().map(|n| Ok(vec![(0, *n)]))).collect()
-}
-
-/// Returns the runs of an unlimited slab, which ends after `elements` elements.
-fn clipped_runs(slab: &Slab, extent: u64, elements: u64) -> Result<Vec<Run>> {
-    let block = match (slab.count, slab.block) {
-        (None, Some(block)) if slab.stride > block && block > 0 => block,
-        _ => elements.max(1),
-    };
-    let (count, rest) = (elements / block, elements % block);
-    let whole = Slab { count: Some(count), block: Some(block), ..*slab };
-    let mut runs = if count > 0 { slab_runs(&whole, extent)? } else { Vec::new() };
-    if rest > 0 {
-        let start = count.checked_mul(slab.stride).and_then(|n| n.checked_add(slab.start));
-        let last = Slab { start: start.unwrap_or(u64::MAX), count: Some(1), block: Some(rest), ..*slab };
-        runs.extend(slab_runs(&last, extent)?);
-    }
-    Ok(runs)
 }
 
 fn malformed(problem: impl Into<String>) -> Error {
@@ -290,26 +285,23 @@ pub fn resolve_extents(file: &mut File, own: &str, others: &mut OtherFiles, budg
         };
         if let Some(Object::Dataset(dataset)) = file.objects.get_mut(&address) {
             let before = dataset.dataspace.clone();
-            apply(dataset, address, resolved);
+            match resolved {
+                Ok(resolved) => {
+                    if let Dataspace::Simple { shape, .. } = &mut dataset.dataspace {
+                        *shape = resolved.shape;
+                    }
+                    dataset.layout = Layout::Virtual(resolved.mappings);
+                }
+                Err(error) => {
+                    let (structure, problem) = ("virtual dataset", error.to_string());
+                    let error =
+                        virtualize_hdf5::Error::Unsupported { structure, address: address.0, problem };
+                    dataset.layout = Layout::Unreadable(error);
+                }
+            }
             if dataset.dataspace != before {
                 others.grown.insert((url, address));
             }
-        }
-    }
-}
-
-fn apply(dataset: &mut Dataset, address: Address, resolved: Result<ResolvedExtent>) {
-    match resolved {
-        Ok(resolved) => {
-            if let Dataspace::Simple { shape, .. } = &mut dataset.dataspace {
-                *shape = resolved.shape;
-            }
-            dataset.layout = Layout::Virtual(resolved.mappings);
-        }
-        Err(error) => {
-            let (structure, problem) = ("virtual dataset", error.to_string());
-            let error = virtualize_hdf5::Error::Unsupported { structure, address: address.0, problem };
-            dataset.layout = Layout::Unreadable(error);
         }
     }
 }
