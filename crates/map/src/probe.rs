@@ -47,7 +47,13 @@ pub enum Finding {
 pub fn sample(mapped: &Mapped, limits: SampleLimits) -> BTreeMap<NodePath, Vec<(u64, Reference)>> {
     let SampleLimits { mut stored, mut decoded, .. } = limits;
     let made = made(mapped);
-    let arrays = mapped.hierarchy.arrays().into_iter().filter(|(_, array)| is_examined(array));
+    let is_decoded = |codec: &Codec| codec.is_arithmetic() || codec.implementation() != Implementation::None;
+    let is_compressed = |array: &Array| {
+        array.codecs.iter().any(Codec::is_bytes_to_bytes) && array.codecs.iter().all(is_decoded)
+    };
+    let arrays = mapped.hierarchy.arrays().into_iter().filter(|(_, array)| {
+        image_codec(array).is_some() || is_compressed(array) && array.data_type.size().is_some()
+    });
     let sampled = arrays.map(|(path, array)| {
         let columns = &array.chunks.references;
         let count: u64 = columns.iter().map(|column| column.len() as u64).sum();
@@ -114,13 +120,6 @@ pub fn keeps_jpeg_colors(array: &Array) -> bool {
         _ => false,
     };
     array.codecs.iter().any(is_kept)
-}
-
-fn is_examined(array: &Array) -> bool {
-    let is_decoded = |codec: &Codec| codec.is_arithmetic() || codec.implementation() != Implementation::None;
-    let is_compressed =
-        array.codecs.iter().any(Codec::is_bytes_to_bytes) && array.codecs.iter().all(is_decoded);
-    image_codec(array).is_some() || is_compressed && array.data_type.size().is_some()
 }
 
 /// Re-encodes the chunks that readers refuse although other programs read them, corrects the codecs of lossless JPEG, and
