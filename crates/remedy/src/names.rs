@@ -7,13 +7,13 @@ macro_rules! names {
     ($(#[$attribute:meta])* $name:ident { $($variant:ident = $text:literal),* $(,)? }) => {
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
         $(#[$attribute])*
-        pub enum $name { $($variant),* }
+        pub enum $name { $(#[serde(rename = $text)] $variant),* }
 
         impl $name {
             /// Every variant.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
 
-            /// Returns the text, which is that of the serialized form.
+            /// Returns the text, which is also the serialized form.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text),* }
             }
@@ -23,7 +23,6 @@ macro_rules! names {
 
 names! {
     /// Stable code of a diagnostic or an error, such as `fill-value-dropped`. The troubleshooting page has a section for each.
-    #[serde(rename_all = "kebab-case")]
     #[allow(missing_docs, reason = "the troubleshooting page documents each code")]
     Code {
         // Diagnostics of the mapping.
@@ -146,7 +145,6 @@ names! {
 names! {
     /// An option that a remedy may name. The command writes `--allow-holes`, JSON and Python `allow_holes`.
     #[derive(Deserialize)]
-    #[serde(rename_all = "snake_case")]
     #[allow(missing_docs, reason = "the names are those of the command's options, documented in docs/cli.md")]
     OptionName {
         AllowHoles = "allow_holes",
