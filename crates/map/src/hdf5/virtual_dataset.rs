@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use virtualize_bytes::ByteRange;
-use virtualize_hdf5::model::{Dataset, Layout, Object, VirtualMapping};
+use virtualize_hdf5::model::{Layout, Object, VirtualMapping};
 use virtualize_zarr::{
     ChunkGrid, Codec, DataType, FillValue, Reference, ReferencesBuilder, SourceId, chunk_indices,
     chunk_position, greatest_common_divisor,
@@ -85,7 +85,12 @@ impl ChunkPlanner<'_> {
             let part = match known.get(&key) {
                 Some(part) => part.clone(),
                 None => {
-                    let part = self.part(mapping, sources)?.map(Rc::new);
+                    let part = match self.context.of_source(&mapping.file)? {
+                        Some(context) => self.part(&mapping.dataset, context, sources),
+                        None => Ok(None),
+                    };
+                    let part = part.map_err(|error| error.of_source(&mapping.dataset, &mapping.file))?;
+                    let part = part.map(Rc::new);
                     known.insert(key, part.clone());
                     part
                 }
@@ -106,46 +111,30 @@ impl ChunkPlanner<'_> {
         Ok((blocks, missing.into_iter().collect()))
     }
 
-    /// Returns the source of a mapping; `None` if it does not exist.
-    fn part(&self, mapping: &VirtualMapping, sources: &mut SourceTable) -> Result<Option<Part>> {
-        let Some(context) = self.context.of_source(&mapping.file)? else { return Ok(None) };
-        let name = |error: Error| error.of_source(&mapping.dataset, &mapping.file);
+    /// Returns the dataset at a path of a source file; `None` if it does not exist.
+    fn part(&self, path: &str, context: FileContext<'_>, sources: &mut SourceTable) -> Result<Option<Part>> {
         let file = context.here.file;
-        let Some(address) = context.lookup.find(file, file.root, &mapping.dataset).map_err(name)? else {
-            return Ok(None);
-        };
-        let Some(Object::Dataset(dataset)) = file.objects.get(&address) else {
-            return Err(name(no_dataset()));
-        };
+        let Some(address) = context.lookup.find(file, file.root, path)? else { return Ok(None) };
+        let Some(Object::Dataset(dataset)) = file.objects.get(&address) else { return Err(no_dataset()) };
         // Through another virtual dataset, libhdf5 shows the extent that the file declares.
         if context.others.grown.contains(&(context.here.source.url.clone(), address)) {
-            return Err(name(grown()));
+            return Err(grown());
         }
         if dataset.datatype != self.dataset.datatype {
-            return Err(name(unsupported("its datatype differs from that of the virtual dataset")));
+            return Err(unsupported("its datatype differs from that of the virtual dataset"));
         }
-        self.part_of(dataset, context, sources).map(Some).map_err(name)
-    }
-
-    fn part_of(
-        &self,
-        dataset: &Dataset,
-        context: FileContext<'_>,
-        sources: &mut SourceTable,
-    ) -> Result<Part> {
         let extent = dataset.dataspace.shape().ok_or_else(|| unsupported("it has no extent"))?;
         let shape: Vec<u64> = extent.iter().chain(&self.element.axes).copied().collect();
         let missing = DatasetFill::of(dataset, self.element)?.background().cloned();
         let options = MapOptions { split_contiguous: None, ..self.options.clone() };
         let planner = ChunkPlanner {
             dataset,
-            element: self.element,
             shape: &shape,
             background: missing.as_ref(),
-            objects: self.objects,
             options: &options,
             small_records: None,
             context,
+            ..*self
         };
         if is_reference(&dataset.datatype) {
             return Err(unsupported("it contains references, whose targets are in its own file"));
@@ -169,79 +158,9 @@ impl ChunkPlanner<'_> {
         chunks.extend(here.map(|(position, bytes)| (position, Chunk::Here(bytes))));
         let made = plan.inline.drain(..);
         chunks.extend(made.map(|(position, content)| (position, Chunk::Made(Rc::new(content)))));
-        Ok(Part { chunk_shape: plan.chunk_shape, codecs: plan.codecs, chunks, missing, cut, shape })
+        Ok(Some(Part { chunk_shape: plan.chunk_shape, codecs: plan.codecs, chunks, missing, cut, shape }))
     }
-}
 
-fn unsupported(problem: &'static str) -> Error {
-    Error::unsupported("a virtual source", problem)
-}
-
-impl Part {
-    /// Returns the chunk with this index in the grid of chunks of `shape`, into which contiguous data is cut.
-    fn chunk_at(&self, shape: &[u64], index: &[u64]) -> Result<Option<Chunk>> {
-        let Some((axis, slice)) = self.cut else {
-            let counts = ChunkGrid::Regular(shape.to_vec()).counts(&self.shape);
-            let position = chunk_position(index.iter().copied(), &counts).ok_or_else(too_many)?;
-            return Ok(self.chunks.get(&position).cloned());
-        };
-        let Some(Chunk::There(whole)) = self.chunks.get(&0) else { return Ok(None) };
-        let height = shape.get(axis).copied().unwrap_or(1);
-        let start = index.get(axis).copied().unwrap_or(0).saturating_mul(height.saturating_mul(slice));
-        let offset = whole.offset.saturating_add(start);
-        let length = height.saturating_mul(slice).min(whole.length.saturating_sub(start));
-        Ok(Some(Chunk::There(Reference { offset, length, ..*whole })))
-    }
-}
-
-/// Bytes of memory for a chunk of the virtual dataset.
-const SLOT_BYTES: u64 = 96;
-
-/// Maximum number of pieces in the assembled chunks of a virtual dataset.
-const PIECES: usize = 500_000;
-
-/// Number of chunks beyond which an array that fits the inline limit becomes one chunk.
-const SMALL_CHUNKS: u64 = 10_000;
-
-/// Bytes that may be decoded for inlined chunks, as a multiple of the inline limit.
-const DECODED: u64 = 16;
-
-/// Overlap of a chunk of a source with a chunk of the virtual dataset.
-struct Overlap {
-    /// Position of the chunk of the virtual dataset.
-    at: u64,
-    /// Number of the block.
-    block: usize,
-    /// Number of the combination of overlaps along the axes.
-    combination: u64,
-    /// The chunk of the source; `None` if it is missing.
-    chunk: Option<Chunk>,
-    /// Whether it covers the chunk of the virtual dataset.
-    is_whole: bool,
-    /// Whether the chunk of the source can be a chunk of the grid: it is not the shorter last part of contiguous data, and not
-    /// assembled itself.
-    is_unbroken: bool,
-}
-
-/// Content of a chunk of the virtual dataset.
-enum Slot<'a> {
-    Missing,
-    /// A chunk of a source.
-    Whole(&'a Chunk),
-    /// Pieces of these overlaps. Later ones cover earlier ones.
-    Made(&'a [Overlap]),
-}
-
-/// Size of the chunks that are assembled.
-#[derive(Default)]
-struct Assembled {
-    chunks: u64,
-    pieces: usize,
-    /// Bytes that pieces carry themselves.
-    here: u64,
-}
-
-impl ChunkPlanner<'_> {
     /// Plans a virtual dataset.
     ///
     /// # Errors
@@ -269,7 +188,6 @@ impl ChunkPlanner<'_> {
         }
         let mut columns: BTreeMap<SourceId, ReferencesBuilder> = BTreeMap::new();
         let mut assembled = Assembled::default();
-        let mut decoded = 0_u64;
         for all in chunks() {
             let Some(position) = all.first().map(|overlap| overlap.at) else { continue };
             match self.slot(&blocks, all, &plan.codecs) {
@@ -295,26 +213,19 @@ impl ChunkPlanner<'_> {
                         return Err(refused("its missing text reads as other than the empty text"));
                     }
                     let pieces = self.assemble(&blocks, visible, &mut assembled)?;
-                    let content = self.made_of_pieces(&plan.chunk_shape, pieces);
-                    decoded = decoded.saturating_add(self.decoded_bytes(content.pieces()));
-                    plan.inline.push((position, content));
+                    plan.inline.push((position, self.made_of_pieces(&plan.chunk_shape, pieces)));
                 }
             }
         }
-        if decoded > self.options.inline_limit.saturating_mul(DECODED) {
-            return Err(Error::inline_limit(
-                MADE,
-                &format!("what {decoded} bytes decode to"),
-                self.options.inline_limit,
-            ));
+        let limit = self.options.inline_limit;
+        if assembled.decoded > limit.saturating_mul(DECODED) {
+            let content = format!("what {} bytes decode to", assembled.decoded);
+            return Err(Error::inline_limit(MADE, &content, limit));
         }
         let inline: u64 = plan.chunks.inline.values().map(|bytes| bytes.len() as u64).sum();
-        if inline > self.options.inline_limit {
-            return Err(Error::inline_limit(
-                "its compact sources are inlined",
-                &format!("{inline} bytes"),
-                self.options.inline_limit,
-            ));
+        if inline > limit {
+            let content = format!("{inline} bytes");
+            return Err(Error::inline_limit("its compact sources are inlined", &content, limit));
         }
         if !plan.inline.is_empty() {
             self.check_limit(plan.inline.len() as u64, &plan.chunk_shape, MADE)?;
@@ -382,16 +293,30 @@ impl ChunkPlanner<'_> {
                     axis.to.into_iter().for_each(|axis| set(&mut to, axis, overlap.to));
                     axis.from.into_iter().for_each(|axis| set(&mut from, axis, overlap.from));
                 }
-                let chunk = part.chunk_at(&block.shape, &from)?;
-                let is_unbroken = match (&chunk, part.cut) {
-                    (Some(Chunk::There(_)), Some((axis, _))) => {
-                        let pick = |list: &[u64]| list.get(axis).copied().unwrap_or(0);
-                        (pick(&from) + 1).saturating_mul(pick(&block.shape)) <= pick(&part.shape)
+                let (chunk, is_unbroken) = if let Some((axis, slice)) = part.cut {
+                    let pick = |list: &[u64]| list.get(axis).copied().unwrap_or(0);
+                    let (at, height) = (pick(&from), pick(&block.shape));
+                    let start = at.saturating_mul(height.saturating_mul(slice));
+                    let segment = |whole: &Reference| {
+                        let offset = whole.offset.saturating_add(start);
+                        let length = height.saturating_mul(slice).min(whole.length.saturating_sub(start));
+                        Chunk::There(Reference { offset, length, ..*whole })
+                    };
+                    match part.chunks.get(&0) {
+                        Some(Chunk::There(whole)) => {
+                            (Some(segment(whole)), (at + 1).saturating_mul(height) <= pick(&part.shape))
+                        }
+                        _ => (None, true),
                     }
-                    (Some(Chunk::Made(content)), _) => {
-                        content.ranges().next().is_some() && content.pieces().is_empty()
-                    }
-                    _ => true,
+                } else {
+                    let grid = ChunkGrid::Regular(block.shape.clone()).counts(&part.shape);
+                    let chunk = part.chunks.get(&chunk_position(from, &grid).ok_or_else(too_many)?).cloned();
+                    let is_made_of_pieces = |content: &ChunkContent| {
+                        content.ranges().next().is_none() || !content.pieces().is_empty()
+                    };
+                    let is_broken =
+                        matches!(&chunk, Some(Chunk::Made(content)) if is_made_of_pieces(content));
+                    (chunk, !is_broken)
                 };
                 overlaps.push(Overlap {
                     at: chunk_position(to, &counts).ok_or_else(too_many)?,
@@ -501,23 +426,233 @@ impl ChunkPlanner<'_> {
             }
         }
         all.sort_by_key(|(key, _)| *key);
-        Ok(all.into_iter().map(|(_, piece)| piece).collect())
+        let pieces: Vec<Piece> = all.into_iter().map(|(_, piece)| piece).collect();
+        let is_same = |one: &Piece, next: &Piece| (one.source, &one.bytes) == (next.source, &next.bytes);
+        for piece in pieces.chunk_by(is_same).filter_map(<[Piece]>::first) {
+            let element = piece.transform.stored_size().map_or(self.element.stored_size, u64::from);
+            let bytes = piece.shape.iter().fold(element, |bytes, n| bytes.saturating_mul(*n));
+            assembled.decoded = assembled.decoded.saturating_add(bytes);
+        }
+        Ok(pieces)
     }
 
-    /// Returns the bytes that are decoded for these pieces.
-    fn decoded_bytes(&self, pieces: &[Piece]) -> u64 {
-        let size = |piece: &Piece| {
-            let element = piece.transform.stored_size().map_or(self.element.stored_size, u64::from);
-            piece.shape.iter().fold(element, |bytes, n| bytes.saturating_mul(*n))
+    /// Returns the pieces that a combination of overlaps, one for each axis of the block, puts into a chunk of the destination.
+    /// `chunk` is that of the source; `None` if it is missing.
+    fn pieces(&self, block: &Block, overlap: &[AxisOverlap], chunk: Option<&Chunk>) -> Result<Vec<Piece>> {
+        let rank = block.shape.len();
+        let mut window = Window { from: vec![0; rank], extent: vec![1; rank] };
+        for (axis, overlap) in block.axes.iter().zip(overlap) {
+            let Some(from) = axis.from else { continue };
+            set(&mut window.from, from, overlap.from_offset);
+            set(&mut window.extent, from, overlap.length);
+        }
+        let stored = |source, bytes, length: u64| {
+            let mut shape = block.shape.clone();
+            if let Some((axis, slice)) = block.part.cut
+                && let Some(height) = length.checked_div(slice)
+            {
+                set(&mut shape, axis, height); // the last one of a run may be lower
+            }
+            vec![Piece::whole(source, bytes, block.part.codecs.clone(), shape, ElementTransform::None)]
         };
-        let mut before: Option<&Piece> = None;
-        pieces.iter().fold(0, |sum, piece| {
-            let again =
-                before.is_none_or(|other| (other.source, &other.bytes) != (piece.source, &piece.bytes));
-            before = Some(piece);
-            if again { sum.saturating_add(size(piece)) } else { sum }
-        })
+        let layers = match chunk {
+            Some(Chunk::There(part)) => {
+                let range = ByteRange::new(part.offset, part.length);
+                stored(part.source, PieceBytes::At(range), part.length)
+            }
+            Some(Chunk::Here(bytes)) => {
+                stored(SourceId(0), PieceBytes::Here(bytes.clone()), bytes.len() as u64)
+            }
+            Some(Chunk::Made(content)) => self.made(content, &window)?,
+            None => vec![self.constant(block.part.missing.as_ref(), &window)?],
+        };
+        let placed = layers.into_iter().map(|piece| self.in_destination(block, overlap, &window, piece));
+        placed.filter_map(Result::transpose).collect()
     }
+
+    /// Returns the layers of a chunk that is assembled of pieces itself: the background, if they do not cover the window, and
+    /// the pieces.
+    fn made(&self, content: &ChunkContent, window: &Window) -> Result<Vec<Piece>> {
+        let background = match content {
+            ChunkContent::Assemble { background, .. } => Some(background.clone()),
+            ChunkContent::Variable { .. } => None,
+            _ => return Err(unsupported("its chunks cannot be divided")),
+        };
+        let covers = |piece: &Piece| {
+            let ends = piece.to.iter().zip(&piece.extent).map(|(to, extent)| to.saturating_add(*extent));
+            let wanted = window.from.iter().zip(&window.extent).map(|(from, extent)| from + extent);
+            piece.to.iter().zip(&window.from).all(|(to, from)| to <= from)
+                && ends.zip(wanted).all(|(a, b)| a >= b)
+        };
+        let mut layers = Vec::new();
+        if !content.pieces().iter().any(covers) {
+            layers.push(match background {
+                Some(element) => self.repeated(&element, window)?,
+                None => self.constant(None, window)?,
+            });
+        }
+        layers.extend_from_slice(content.pieces());
+        Ok(layers)
+    }
+
+    /// Returns a piece that fills the window with one value.
+    fn constant(&self, value: Option<&FillValue>, window: &Window) -> Result<Piece> {
+        match value {
+            Some(FillValue::Fixed(_)) => {
+                self.repeated(&ChunkPlanner { background: value, ..*self }.background_bytes(), window)
+            }
+            // Null pointers are empty text.
+            _ if self.element.data_type == DataType::String && is_empty_text(value) => {
+                let size = usize::try_from(self.element.stored_size).unwrap_or(0);
+                self.repeated(&vec![0; size].into(), window)
+            }
+            _ => Err(unsupported("its fill value is not a scalar")),
+        }
+    }
+
+    fn repeated(&self, element: &Bytes, window: &Window) -> Result<Piece> {
+        let count = window.extent.iter().try_fold(1_u64, |product, n| product.checked_mul(*n));
+        let bytes = count.and_then(|count| count.checked_mul(element.len() as u64));
+        let count = count.filter(|_| bytes.is_some_and(|bytes| bytes <= self.options.inline_limit));
+        let count = count.and_then(|count| usize::try_from(count).ok());
+        let limit = || {
+            Error::inline_limit(
+                "the fill value of a source differs",
+                &format!("{:?} of its elements", window.extent),
+                self.options.inline_limit,
+            )
+        };
+        let bytes = element.repeat(count.ok_or_else(limit)?);
+        let (here, shape) = (PieceBytes::Here(bytes.into()), window.extent.clone());
+        let piece = Piece::whole(SourceId(0), here, Vec::new(), shape, ElementTransform::None);
+        Ok(Piece { to: window.from.clone(), ..piece })
+    }
+
+    /// Clips a piece to a window, and converts it to the axes of the destination; `None` if it is outside. Axes of the source
+    /// without a counterpart are joined with the next.
+    fn in_destination(
+        &self,
+        block: &Block,
+        overlap: &[AxisOverlap],
+        window: &Window,
+        mut piece: Piece,
+    ) -> Result<Option<Piece>> {
+        let wanted = window.from.iter().zip(&window.extent);
+        let has = piece.from.iter_mut().zip(piece.to.iter_mut()).zip(piece.extent.iter_mut());
+        for ((start, size), ((from, to), extent)) in wanted.zip(has) {
+            let low = (*start).max(*to);
+            let high = start.saturating_add(*size).min(to.saturating_add(*extent));
+            *extent = high.saturating_sub(low);
+            *from = from.saturating_add(low - *to);
+            *to = low;
+        }
+        if piece.extent.contains(&0) {
+            return Ok(None);
+        }
+        let rank = self.shape.len();
+        let mut placed = Piece {
+            shape: vec![1; rank],
+            from: vec![0; rank],
+            to: vec![0; rank],
+            extent: vec![1; rank],
+            ..piece
+        };
+        let (mut joined, mut index) = (1_u64, 0_u64);
+        for (axis, overlap) in block.axes.iter().zip(overlap) {
+            let at = |list: &[u64]| axis.from.and_then(|from| list.get(from)).copied().unwrap_or(0);
+            let size = at(&piece.shape);
+            match (axis.to, axis.from) {
+                (Some(to), Some(_)) => {
+                    set(&mut placed.shape, to, joined.saturating_mul(size));
+                    set(&mut placed.from, to, index.saturating_mul(size).saturating_add(at(&piece.from)));
+                    let moved = at(&piece.to).saturating_sub(at(&window.from));
+                    set(&mut placed.to, to, overlap.to_offset.saturating_add(moved));
+                    set(&mut placed.extent, to, at(&piece.extent));
+                    (joined, index) = (1, 0);
+                }
+                (Some(to), None) => set(&mut placed.to, to, overlap.to_offset),
+                (None, Some(_)) => {
+                    index = index.saturating_mul(size).saturating_add(at(&piece.from));
+                    joined = joined.saturating_mul(size);
+                }
+                (None, None) => {}
+            }
+        }
+        if joined == 1 {
+            return Ok(Some(placed));
+        }
+        // The `index`-th of each run of `joined` elements.
+        let refused = || unsupported("single elements of its last axis cannot be extracted");
+        let size = self.element.data_type.size().and_then(|size| u32::try_from(size).ok());
+        let size = size.ok_or_else(refused)?;
+        let (stored_size, parts) = match placed.transform {
+            ElementTransform::Repack { stored_size, parts } => (stored_size, parts),
+            transform => {
+                let stored_size = transform.stored_size().unwrap_or(size);
+                (stored_size, [ElementPart { from: 0, to: 0, size, transform }].into())
+            }
+        };
+        let times = |n: u64| u32::try_from(n.checked_mul(stored_size.into())?).ok();
+        let (Some(stored_size), Some(passed)) = (times(joined), times(index)) else { return Err(refused()) };
+        let moved =
+            |part: &ElementPart| Some(ElementPart { from: part.from.checked_add(passed)?, ..part.clone() });
+        let parts = parts.iter().map(moved).collect::<Option<_>>().ok_or_else(refused)?;
+        placed.transform = ElementTransform::Repack { stored_size, parts };
+        Ok(Some(placed))
+    }
+}
+
+fn unsupported(problem: &'static str) -> Error {
+    Error::unsupported("a virtual source", problem)
+}
+
+/// Bytes of memory for a chunk of the virtual dataset.
+const SLOT_BYTES: u64 = 96;
+
+/// Maximum number of pieces in the assembled chunks of a virtual dataset.
+const PIECES: usize = 500_000;
+
+/// Number of chunks beyond which an array that fits the inline limit becomes one chunk.
+const SMALL_CHUNKS: u64 = 10_000;
+
+/// Bytes that may be decoded for inlined chunks, as a multiple of the inline limit.
+const DECODED: u64 = 16;
+
+/// Overlap of a chunk of a source with a chunk of the virtual dataset.
+struct Overlap {
+    /// Position of the chunk of the virtual dataset.
+    at: u64,
+    /// Number of the block.
+    block: usize,
+    /// Number of the combination of overlaps along the axes.
+    combination: u64,
+    /// The chunk of the source; `None` if it is missing.
+    chunk: Option<Chunk>,
+    /// Whether it covers the chunk of the virtual dataset.
+    is_whole: bool,
+    /// Whether the chunk of the source can be a chunk of the grid: it is not the shorter last part of contiguous data, and not
+    /// assembled itself.
+    is_unbroken: bool,
+}
+
+/// Content of a chunk of the virtual dataset.
+enum Slot<'a> {
+    Missing,
+    /// A chunk of a source.
+    Whole(&'a Chunk),
+    /// Pieces of these overlaps. Later ones cover earlier ones.
+    Made(&'a [Overlap]),
+}
+
+/// Size of the chunks that are assembled.
+#[derive(Default)]
+struct Assembled {
+    chunks: u64,
+    pieces: usize,
+    /// Bytes that pieces carry themselves.
+    here: u64,
+    /// Bytes that are decoded for the pieces.
+    decoded: u64,
 }
 
 /// Why chunks are assembled.
@@ -579,178 +714,6 @@ struct AxisOverlap {
 struct Window {
     from: Vec<u64>,
     extent: Vec<u64>,
-}
-
-impl ChunkPlanner<'_> {
-    /// Returns the pieces that a combination of overlaps, one for each axis of the block, puts into a chunk of the destination.
-    /// `chunk` is that of the source; `None` if it is missing.
-    fn pieces(&self, block: &Block, overlap: &[AxisOverlap], chunk: Option<&Chunk>) -> Result<Vec<Piece>> {
-        let rank = block.shape.len();
-        let mut window = Window { from: vec![0; rank], extent: vec![1; rank] };
-        for (axis, overlap) in block.axes.iter().zip(overlap) {
-            let Some(from) = axis.from else { continue };
-            set(&mut window.from, from, overlap.from_offset);
-            set(&mut window.extent, from, overlap.length);
-        }
-        let stored = |source, bytes, length: u64| {
-            let mut shape = block.shape.clone();
-            if let Some((axis, slice)) = block.part.cut
-                && let Some(height) = length.checked_div(slice)
-            {
-                set(&mut shape, axis, height); // the last one of a run may be lower
-            }
-            vec![Piece::whole(source, bytes, block.part.codecs.clone(), shape, ElementTransform::None)]
-        };
-        let layers = match chunk {
-            Some(Chunk::There(part)) => {
-                let range = ByteRange::new(part.offset, part.length);
-                stored(part.source, PieceBytes::At(range), part.length)
-            }
-            Some(Chunk::Here(bytes)) => {
-                stored(SourceId(0), PieceBytes::Here(bytes.clone()), bytes.len() as u64)
-            }
-            Some(Chunk::Made(content)) => self.made(content, &window)?,
-            None => vec![self.constant(block.part.missing.as_ref(), &window)?],
-        };
-        let cut = layers.into_iter().filter_map(|layer| cut_out(layer, &window));
-        cut.map(|piece| self.in_destination(block, overlap, &window, piece)).collect()
-    }
-
-    /// Returns the layers of a chunk that is assembled of pieces itself: the background, if they do not cover the window, and
-    /// the pieces.
-    fn made(&self, content: &ChunkContent, window: &Window) -> Result<Vec<Piece>> {
-        let background = match content {
-            ChunkContent::Assemble { background, .. } => Some(background.clone()),
-            ChunkContent::Variable { .. } => None,
-            _ => return Err(unsupported("its chunks cannot be divided")),
-        };
-        let covers = |piece: &Piece| {
-            let ends = piece.to.iter().zip(&piece.extent).map(|(to, extent)| to.saturating_add(*extent));
-            let wanted = window.from.iter().zip(&window.extent).map(|(from, extent)| from + extent);
-            piece.to.iter().zip(&window.from).all(|(to, from)| to <= from)
-                && ends.zip(wanted).all(|(a, b)| a >= b)
-        };
-        let mut layers = Vec::new();
-        if !content.pieces().iter().any(covers) {
-            layers.push(match background {
-                Some(element) => self.repeated(&element, window)?,
-                None => self.constant(None, window)?,
-            });
-        }
-        layers.extend_from_slice(content.pieces());
-        Ok(layers)
-    }
-
-    /// Returns a piece that fills the window with one value.
-    fn constant(&self, value: Option<&FillValue>, window: &Window) -> Result<Piece> {
-        match value {
-            Some(FillValue::Fixed(_)) => {
-                self.repeated(&ChunkPlanner { background: value, ..*self }.background_bytes(), window)
-            }
-            // Null pointers are empty text.
-            _ if self.element.data_type == DataType::String && is_empty_text(value) => {
-                let size = usize::try_from(self.element.stored_size).unwrap_or(0);
-                self.repeated(&vec![0; size].into(), window)
-            }
-            _ => Err(unsupported("its fill value is not a scalar")),
-        }
-    }
-
-    fn repeated(&self, element: &Bytes, window: &Window) -> Result<Piece> {
-        let count = window.extent.iter().try_fold(1_u64, |product, n| product.checked_mul(*n));
-        let bytes = count.and_then(|count| count.checked_mul(element.len() as u64));
-        let count = count.filter(|_| bytes.is_some_and(|bytes| bytes <= self.options.inline_limit));
-        let count = count.and_then(|count| usize::try_from(count).ok());
-        let limit = || {
-            Error::inline_limit(
-                "the fill value of a source differs",
-                &format!("{:?} of its elements", window.extent),
-                self.options.inline_limit,
-            )
-        };
-        let bytes = element.repeat(count.ok_or_else(limit)?);
-        let (here, shape) = (PieceBytes::Here(bytes.into()), window.extent.clone());
-        let piece = Piece::whole(SourceId(0), here, Vec::new(), shape, ElementTransform::None);
-        Ok(Piece { to: window.from.clone(), ..piece })
-    }
-
-    /// Converts a piece to the axes of the destination. Axes of the source without a counterpart are joined with the next.
-    fn in_destination(
-        &self,
-        block: &Block,
-        overlap: &[AxisOverlap],
-        window: &Window,
-        piece: Piece,
-    ) -> Result<Piece> {
-        let rank = self.shape.len();
-        let mut placed = Piece {
-            shape: vec![1; rank],
-            from: vec![0; rank],
-            to: vec![0; rank],
-            extent: vec![1; rank],
-            ..piece
-        };
-        let (mut joined, mut index) = (1_u64, 0_u64);
-        for (axis, overlap) in block.axes.iter().zip(overlap) {
-            let at = |list: &[u64]| axis.from.and_then(|from| list.get(from)).copied().unwrap_or(0);
-            let size = at(&piece.shape);
-            match (axis.to, axis.from) {
-                (Some(to), Some(_)) => {
-                    set(&mut placed.shape, to, joined.saturating_mul(size));
-                    set(&mut placed.from, to, index.saturating_mul(size).saturating_add(at(&piece.from)));
-                    let moved = at(&piece.to).saturating_sub(at(&window.from));
-                    set(&mut placed.to, to, overlap.to_offset.saturating_add(moved));
-                    set(&mut placed.extent, to, at(&piece.extent));
-                    (joined, index) = (1, 0);
-                }
-                (Some(to), None) => set(&mut placed.to, to, overlap.to_offset),
-                (None, Some(_)) => {
-                    index = index.saturating_mul(size).saturating_add(at(&piece.from));
-                    joined = joined.saturating_mul(size);
-                }
-                (None, None) => {}
-            }
-        }
-        placed.transform = self.one_of(joined, index, placed.transform)?;
-        Ok(placed)
-    }
-
-    /// Restricts a transform to the `index`-th of each run of `joined` elements.
-    fn one_of(&self, joined: u64, index: u64, transform: ElementTransform) -> Result<ElementTransform> {
-        if joined == 1 {
-            return Ok(transform);
-        }
-        let refused = || unsupported("single elements of its last axis cannot be extracted");
-        let size = self.element.data_type.size().and_then(|size| u32::try_from(size).ok());
-        let size = size.ok_or_else(refused)?;
-        let (stored_size, parts) = match transform {
-            ElementTransform::Repack { stored_size, parts } => (stored_size, parts),
-            transform => {
-                let stored_size = transform.stored_size().unwrap_or(size);
-                (stored_size, [ElementPart { from: 0, to: 0, size, transform }].into())
-            }
-        };
-        let times = |n: u64| u32::try_from(n.checked_mul(stored_size.into())?).ok();
-        let (Some(stored_size), Some(passed)) = (times(joined), times(index)) else { return Err(refused()) };
-        let moved =
-            |part: &ElementPart| Some(ElementPart { from: part.from.checked_add(passed)?, ..part.clone() });
-        let parts = parts.iter().map(moved).collect::<Option<_>>().ok_or_else(refused)?;
-        Ok(ElementTransform::Repack { stored_size, parts })
-    }
-}
-
-/// Clips a piece to a window. Its position remains that in the source's chunk. `None` if it is outside.
-fn cut_out(mut piece: Piece, window: &Window) -> Option<Piece> {
-    let wanted = window.from.iter().zip(&window.extent);
-    let has = piece.from.iter_mut().zip(piece.to.iter_mut()).zip(piece.extent.iter_mut());
-    for ((start, size), ((from, to), extent)) in wanted.zip(has) {
-        let low = (*start).max(*to);
-        let high = start.saturating_add(*size).min(to.saturating_add(*extent));
-        *extent = high.checked_sub(low).filter(|n| *n > 0)?;
-        *from = from.saturating_add(low - *to);
-        *to = low;
-    }
-    Some(piece)
 }
 
 fn is_empty_text(value: Option<&FillValue>) -> bool {
