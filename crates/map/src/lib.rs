@@ -7,7 +7,6 @@
 //! is a [`Diagnostic`], and the fate of each fill value a [`FillDecision`].
 
 mod cf;
-mod error;
 pub mod hdf5;
 mod mapped;
 mod probe;
@@ -20,15 +19,14 @@ pub mod tiff;
 use serde::{Deserialize, Serialize};
 use virtualize_zarr::ZarrFormat;
 
-use crate::error::Result;
 use crate::mapped::check_metadata;
+use crate::report::Result;
 
 pub use crate::cf::{Axis, describe_grids, grid_axes, netcdf_default_fill, regular_axis};
-pub use crate::error::Error;
 pub use crate::mapped::{Mapped, Omitted};
 pub use crate::probe::{Finding, SampleLimits, image_codec, keeps_jpeg_colors, sample, settle};
 pub use crate::report::{
-    ArrayReport, Diagnostic, FillDecision, FillPolicy, FillSource, Outcome, Report, Severity,
+    ArrayReport, Diagnostic, Error, FillDecision, FillPolicy, FillSource, Outcome, Report, Severity,
 };
 pub use crate::source_attribute::{NumpyField, NumpyType, SourceAttribute, SourceValue};
 pub use crate::task::{

@@ -20,7 +20,7 @@ use crate::source_attribute::{
     NumpyField, NumpyType, SourceAttribute, SourceValue, float_json, integer_json, numpy_name,
 };
 use crate::task::{significant, unsigned};
-use crate::{Error, Result};
+use crate::{Diagnostic, Error, Result};
 
 /// Bookkeeping of NetCDF-4 and dimension scales, which h5netcdf and netCDF4 hide (`h5netcdf.attrs._HIDDEN_ATTRS`).
 pub(super) const HIDDEN: [&str; 8] = [
@@ -48,17 +48,6 @@ pub(super) struct Shown<'a> {
 }
 
 impl Shown<'_> {
-    /// Takes memory for an element, without the elements inside.
-    fn take(&self, element: &Element) -> Result<()> {
-        let bytes = match element {
-            Element::Text(text) => text.len() as u64,
-            Element::Region(_, Selection::Points(points)) => (points.len() as u64).saturating_mul(VALUE * 4),
-            Element::Region(_, Selection::Blocks(blocks)) => (blocks.len() as u64).saturating_mul(VALUE * 8),
-            _ => 0,
-        };
-        self.shared.take("attributes", bytes.saturating_add(VALUE))
-    }
-
     /// Returns the path of the object that an element refers to.
     fn path(&self, element: &Element) -> Result<String> {
         let path = reference_path(element, self.names)?;
@@ -86,19 +75,15 @@ pub(super) fn attribute_json(attribute: &Attribute, names: Shown<'_>) -> Result<
             format!("{} values for the shape {shape:?}", values.len()),
         ));
     }
-    Ok(single(nest(values, shape)))
+    Ok(match nest(values, shape) {
+        // h5netcdf returns the only element of a list of one.
+        Value::Array(mut items) if items.len() == 1 => items.pop().unwrap_or_default(),
+        other => other,
+    })
 }
 
 fn is_text(datatype: &Datatype) -> bool {
     matches!(datatype, Datatype::String { .. } | Datatype::VariableString { .. })
-}
-
-/// Returns the only element of a list of one, as h5netcdf does.
-fn single(value: Value) -> Value {
-    match value {
-        Value::Array(mut items) if items.len() == 1 => items.pop().unwrap_or_default(),
-        other => other,
-    }
 }
 
 /// Nests a flat list in row-major order by a shape; without axes, returns its only element.
@@ -115,7 +100,14 @@ fn nest(mut values: Vec<Value>, shape: &[u64]) -> Value {
 }
 
 fn element_json(element: &Element, datatype: &Datatype, names: Shown<'_>) -> Result<Value> {
-    names.take(element)?;
+    // Elements inside are counted when they are converted.
+    let bytes = match element {
+        Element::Text(text) => text.len() as u64,
+        Element::Region(_, Selection::Points(points)) => (points.len() as u64).saturating_mul(VALUE * 4),
+        Element::Region(_, Selection::Blocks(blocks)) => (blocks.len() as u64).saturating_mul(VALUE * 8),
+        _ => 0,
+    };
+    names.shared.take("attributes", bytes.saturating_add(VALUE))?;
     Ok(match element {
         Element::Integer(value) => match datatype {
             Datatype::Enum { base, members } if is_boolean(base, members) => Value::Bool(*value != 0),
@@ -142,7 +134,10 @@ fn element_json(element: &Element, datatype: &Datatype, names: Shown<'_>) -> Res
             Value::Object(object)
         }
         Element::List(items) => {
-            let item_type = item_type(datatype);
+            let item_type = match datatype {
+                Datatype::Array { base, .. } | Datatype::Sequence { base, .. } => base,
+                other => other,
+            };
             let items = items.iter().map(|item| element_json(item, item_type, names));
             let items = items.collect::<Result<Vec<_>>>()?;
             match datatype {
@@ -159,13 +154,6 @@ fn element_json(element: &Element, datatype: &Datatype, names: Shown<'_>) -> Res
         }
         Element::Unknown(name) => return Err(Error::not_json(&format!("a {name}"))),
     })
-}
-
-fn item_type(datatype: &Datatype) -> &Datatype {
-    match datatype {
-        Datatype::Array { base, .. } | Datatype::Sequence { base, .. } => base,
-        other => other,
-    }
 }
 
 /// Returns the attributes `flag_values` and `flag_meanings` of an enumeration (CF conventions, section 3.5), with underscores
@@ -200,7 +188,9 @@ impl Mapper<'_> {
         fill: &FillPlan,
     ) -> Map<String, Value> {
         let mut attributes = self.attributes(path, &dataset.attributes, &dataset.unreadable_attributes, true);
-        self.report.extend(path, write_sentinels(meanings, data_type, fill, &mut attributes));
+        for (severity, code, message) in write_sentinels(meanings, data_type, fill, &mut attributes) {
+            self.report.diagnostics.push(Diagnostic::new(severity, code, path, message));
+        }
         if let Some(flags) = flags(&dataset.datatype)
             && !flags.iter().any(|(name, _)| attributes.contains_key(*name))
         {
@@ -224,9 +214,7 @@ impl Mapper<'_> {
         }
         attributes
     }
-}
 
-impl Mapper<'_> {
     /// Converts the attributes of a node to JSON, and keeps them with their types if the options ask for it. Reports those
     /// that are omitted, except for the `_FillValue` of an array, which its fill value reports.
     pub(super) fn attributes(
@@ -238,7 +226,16 @@ impl Mapper<'_> {
     ) -> Map<String, Value> {
         let mut shown: Vec<&Attribute> = attributes.iter().collect();
         if self.own.file.classic.is_none() {
-            self.note_hidden(path, attributes);
+            // CLASS and NAME are those of HDF5 images and tables if they do not describe a dimension scale.
+            let is_scale = |attribute: &Attribute| matches!(attribute.elements.as_slice(), [Element::Text(class)] if class == "DIMENSION_SCALE");
+            let mut of_scales =
+                attributes.iter().filter(|attribute| matches!(attribute.name.as_str(), "CLASS" | "NAME"));
+            if !of_scales.clone().any(is_scale)
+                && let Some(attribute) = of_scales.next()
+            {
+                let first = || (0, format!("{} of /{path}", attribute.name));
+                self.hidden.get_or_insert_with(first).0 += 1;
+            }
             shown.retain(|attribute| !HIDDEN.contains(&attribute.name.as_str()));
         }
         let mut names = BTreeSet::new();
@@ -252,8 +249,14 @@ impl Mapper<'_> {
             is_first
         });
         if self.options.source_attributes {
-            let kept =
-                shown.iter().filter_map(|attribute| source_attribute(attribute, self.shown())).collect();
+            // An attribute that has no value is omitted, and for a spent budget the file is refused.
+            let with_type = |attribute: &&Attribute| {
+                let json = || attribute_json(attribute, self.shown()).ok().map(SourceValue::Json);
+                let value = source_value(attribute).or_else(json)?;
+                let kept = SourceAttribute { name: attribute.name.clone(), value };
+                self.take("attributes", kept.weight()).ok().map(|()| kept)
+            };
+            let kept = shown.iter().filter_map(with_type).collect();
             self.report.attributes.insert(path.to_owned(), kept);
         }
         let mut converted = Map::new();
@@ -280,21 +283,6 @@ impl Mapper<'_> {
         converted
     }
 
-    /// Notes an object whose attributes CLASS and NAME, as of HDF5 images and tables, are hidden although they do not
-    /// describe a dimension scale.
-    fn note_hidden(&mut self, path: &str, attributes: &[Attribute]) {
-        let is_scale = |attribute: &Attribute| matches!(attribute.elements.as_slice(), [Element::Text(class)] if class == "DIMENSION_SCALE");
-        let mut of_scales =
-            attributes.iter().filter(|attribute| matches!(attribute.name.as_str(), "CLASS" | "NAME"));
-        if of_scales.clone().any(is_scale) {
-            return;
-        }
-        if let Some(attribute) = of_scales.next() {
-            let (count, _) = self.hidden.get_or_insert_with(|| (0, format!("{} of /{path}", attribute.name)));
-            *count += 1;
-        }
-    }
-
     /// Reports the objects with hidden attributes.
     pub(super) fn report_hidden(&mut self) {
         if let Some((count, first)) = self.hidden.take() {
@@ -304,15 +292,6 @@ impl Mapper<'_> {
             self.report.info(Code::AttributeOmitted, "", message);
         }
     }
-}
-
-/// Converts an attribute. Returns `None` if it has no value, or the budget is spent, for which the file is refused.
-fn source_attribute(attribute: &Attribute, shown: Shown<'_>) -> Option<SourceAttribute> {
-    let value = source_value(attribute);
-    let value = value.or_else(|| attribute_json(attribute, shown).ok().map(SourceValue::Json))?;
-    let kept = SourceAttribute { name: attribute.name.clone(), value };
-    shown.shared.take("attributes", kept.weight()).ok()?;
-    Some(kept)
 }
 
 /// Converts the elements of an attribute. Returns `None` for types that NumPy has not.

@@ -20,8 +20,10 @@ use super::filters::{BLOSC2, LZO, Pipeline, ZFP, head, splits_elements};
 use super::heap::holds_pointers;
 use super::links::FileContext;
 use super::tree::{HeapPointers, ObjectNames};
-use crate::error::chunk_count;
-use crate::{ChunkContent, ElementTransform, Error, MapOptions, Piece, PieceBytes, ReferenceText, Result};
+use crate::report::chunk_count;
+use crate::{
+    ChunkContent, Diagnostic, ElementTransform, Error, MapOptions, Piece, PieceBytes, ReferenceText, Result,
+};
 
 /// Maximum number of chunks of one array that are made inline one by one.
 pub(super) const INLINE_CHUNKS: u64 = 100_000;
@@ -67,6 +69,8 @@ pub(super) struct ChunkPlan {
     pub(super) external_files: Vec<String>,
     /// Names of other files that do not exist.
     pub(super) missing_files: Vec<String>,
+    /// Diagnostic of the storage, without the path of the array.
+    pub(super) note: Option<Diagnostic>,
 }
 
 impl ChunkPlanner<'_> {
@@ -100,6 +104,7 @@ impl ChunkPlanner<'_> {
             inline_reason: None,
             external_files: Vec::new(),
             missing_files: Vec::new(),
+            note: None,
         }
     }
 
@@ -172,13 +177,19 @@ impl ChunkPlanner<'_> {
 
     /// Returns the content of a chunk that is assembled from pieces, on a background.
     pub(super) fn made_of_pieces(&self, chunk_shape: &[u64], pieces: Vec<Piece>) -> ChunkContent {
+        let item = item_type(&self.dataset.datatype);
         match self.element.data_type {
             DataType::String => ChunkContent::Variable {
                 shape: chunk_shape.to_vec(),
-                pointer_size: pointer_size(&self.dataset.datatype),
+                pointer_size: match item {
+                    Datatype::VariableString { size, .. }
+                    | Datatype::Sequence { size, .. }
+                    | Datatype::Reference { size, .. } => *size,
+                    _ => 0,
+                },
                 pieces,
                 pointers: Arc::new(HeapPointers {
-                    datatype: item_type(&self.dataset.datatype).clone(),
+                    datatype: item.clone(),
                     objects: Arc::clone(self.objects),
                 }),
                 references: is_reference(&self.dataset.datatype).then_some(ReferenceText::Path),
@@ -193,12 +204,11 @@ impl ChunkPlanner<'_> {
 
     /// Returns one missing element in the byte order of the array; zeros if no scalar equals it.
     pub(super) fn background_bytes(&self) -> Bytes {
-        let size = self.element.data_type.size().and_then(|size| usize::try_from(size).ok()).unwrap_or(0);
         match self.background {
             Some(FillValue::Fixed(bytes)) => {
                 in_byte_order(bytes, &self.element.data_type, self.element.endian).unwrap_or_default().into()
             }
-            _ => vec![0; size].into(),
+            _ => vec![0; self.element.size()].into(),
         }
     }
 
@@ -257,7 +267,8 @@ impl ChunkPlanner<'_> {
                 ZarrFormat::V2 => (codec.to_v2(), false),
                 ZarrFormat::V3 => (codec.to_v3(), codec.to_v2().is_ok()),
             };
-            named.map_err(|error| Error::no_codec_name(&error, in_v2))?;
+            let hint = if in_v2 { " (Zarr v2 has one)" } else { "" };
+            named.map_err(|error| Error::refused(format!("{error}{hint}")))?;
             if let Codec::Shuffle { element_size } = codec
                 && splits_elements(length, *element_size)
             {
@@ -331,16 +342,6 @@ pub(super) fn is_reference(datatype: &Datatype) -> bool {
     matches!(item_type(datatype), Datatype::Reference { .. })
 }
 
-/// Returns the size in bytes of an element that points into the global heap; 0 for other types.
-fn pointer_size(datatype: &Datatype) -> u32 {
-    match item_type(datatype) {
-        Datatype::VariableString { size, .. }
-        | Datatype::Sequence { size, .. }
-        | Datatype::Reference { size, .. } => *size,
-        _ => 0,
-    }
-}
-
 /// Returns the type of the items of an array type, or the type itself.
 pub(super) fn item_type(datatype: &Datatype) -> &Datatype {
     match datatype {
@@ -353,6 +354,20 @@ pub(super) fn item_type(datatype: &Datatype) -> &Datatype {
 pub(super) fn can_encode(codec: &Codec) -> bool {
     let is_implemented = codec.implementation() == Implementation::Complete;
     matches!(codec, Codec::Bytes { .. }) || codec.is_bytes_to_bytes() && is_implemented
+}
+
+/// The chunks of a dataset.
+pub(super) struct Chunks<'a> {
+    pub(super) chunked: &'a Chunked,
+    pub(super) pipeline: Pipeline,
+    /// Shape of a chunk, with the axes of an array type.
+    shape: Vec<u64>,
+    /// Chunks along each axis.
+    grid: Vec<u64>,
+    /// Shape of the array.
+    extent: &'a [u64],
+    /// Decoded bytes of a chunk.
+    bytes: u64,
 }
 
 impl ChunkPlanner<'_> {
@@ -373,23 +388,7 @@ impl ChunkPlanner<'_> {
             Layout::Virtual(mappings) => self.virtual_sources(mappings),
         }
     }
-}
 
-/// The chunks of a dataset.
-pub(super) struct Chunks<'a> {
-    pub(super) chunked: &'a Chunked,
-    pub(super) pipeline: Pipeline,
-    /// Shape of a chunk, with the axes of an array type.
-    shape: Vec<u64>,
-    /// Chunks along each axis.
-    grid: Vec<u64>,
-    /// Shape of the array.
-    extent: &'a [u64],
-    /// Decoded bytes of a chunk.
-    bytes: u64,
-}
-
-impl ChunkPlanner<'_> {
     /// Plans a chunked layout.
     ///
     /// # Errors
@@ -479,7 +478,15 @@ impl ChunkPlanner<'_> {
             plan.inline = mismatched;
         }
         plan.codecs = self.chain(integers.into_iter().chain(codecs).collect());
-        plan.chunks = ChunkManifest::of(references(table));
+        plan.chunks = ChunkManifest::of(References {
+            source: SourceId(0),
+            positions: table.positions.clone(),
+            offsets: Arc::clone(&table.addresses),
+            lengths: match &table.sizes {
+                ChunkSizes::Uniform(size) => Lengths::Uniform(*size),
+                ChunkSizes::Each(sizes) => Lengths::Each(Arc::clone(sizes)),
+            },
+        });
         Ok(plan)
     }
 
@@ -551,6 +558,9 @@ impl ChunkPlanner<'_> {
     }
 }
 
+/// A chunk: position, stored range and filter mask.
+type MaskedChunk = (u64, ByteRange, u32);
+
 impl Chunks<'_> {
     /// Returns the filter mask of a chunk: bit *n* is set if filter *n* was skipped. Partial edge chunks may skip all
     /// filters, by a flag of the layout.
@@ -579,17 +589,23 @@ impl Chunks<'_> {
         }
         content
     }
-}
 
-fn references(table: &ChunkTable) -> References {
-    References {
-        source: SourceId(0),
-        positions: table.positions.clone(),
-        offsets: Arc::clone(&table.addresses),
-        lengths: match &table.sizes {
-            ChunkSizes::Uniform(size) => Lengths::Uniform(*size),
-            ChunkSizes::Each(sizes) => Lengths::Each(Arc::clone(sizes)),
-        },
+    /// Returns codecs that tell chunks apart by their length, and position, range and filter mask of each chunk whose length or
+    /// filters contradict them; `None` where filters that some chunks skipped are not next to each other, or where a length
+    /// depends on content.
+    fn optional_codecs(&self) -> Option<(Vec<Codec>, Vec<MaskedChunk>)> {
+        let table = &self.chunked.chunks;
+        let relevant = self.pipeline.relevant();
+        let masks = || entries(table).map(|(position, _)| self.mask(position) & relevant);
+        let (base, most) = masks().fold((relevant, 0), |(base, most), mask| (base & mask, most | mask));
+        let (codecs, skipped_length) = self.pipeline.optional(base, most & !base)?;
+        let chunks = entries(table).map(|(position, range)| (position, range, self.mask(position)));
+        let exceptions = chunks.filter(|(_, range, mask)| {
+            let mask = mask & relevant;
+            let is_expected = if mask == most { mask } else { base };
+            mask != is_expected || (mask == most) != (range.length == skipped_length)
+        });
+        Some((codecs, exceptions.collect()))
     }
 }
 
@@ -638,29 +654,6 @@ pub(super) fn check_table(table: &ChunkTable, grid: &[u64]) -> Result<()> {
         (false, _) => Err(malformed(format!("{allocated} chunks in a grid of {grid:?}"))),
         (_, false) => Err(malformed("a chunk of 0 bytes".to_owned())),
         _ => Ok(()),
-    }
-}
-
-/// A chunk: position, stored range and filter mask.
-type MaskedChunk = (u64, ByteRange, u32);
-
-impl Chunks<'_> {
-    /// Returns codecs that tell chunks apart by their length, and position, range and filter mask of each chunk whose length or
-    /// filters contradict them; `None` where filters that some chunks skipped are not next to each other, or where a length
-    /// depends on content.
-    fn optional_codecs(&self) -> Option<(Vec<Codec>, Vec<MaskedChunk>)> {
-        let table = &self.chunked.chunks;
-        let relevant = self.pipeline.relevant();
-        let masks = || entries(table).map(|(position, _)| self.mask(position) & relevant);
-        let (base, most) = masks().fold((relevant, 0), |(base, most), mask| (base & mask, most | mask));
-        let (codecs, skipped_length) = self.pipeline.optional(base, most & !base)?;
-        let chunks = entries(table).map(|(position, range)| (position, range, self.mask(position)));
-        let exceptions = chunks.filter(|(_, range, mask)| {
-            let mask = mask & relevant;
-            let is_expected = if mask == most { mask } else { base };
-            mask != is_expected || (mask == most) != (range.length == skipped_length)
-        });
-        Some((codecs, exceptions.collect()))
     }
 }
 

@@ -6,10 +6,11 @@
 //! records can be joined; small ones form one chunk.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use virtualize_bytes::ByteRange;
-use virtualize_hdf5::model::{ExternalSegment, File, Layout, Object};
+use virtualize_hdf5::model::{Classic, ExternalSegment, File, Layout, Object};
 use virtualize_remedy::{Code, Remedy};
 use virtualize_zarr::{
     ChunkManifest, DataType, Lengths, References, ReferencesBuilder, SourceId, greatest_common_divisor,
@@ -20,6 +21,24 @@ use super::heap::holds_pointers;
 use super::{Mapper, SourceTable};
 use crate::mapped::{chunk_bytes, resolve_relative};
 use crate::{ChunkContent, Diagnostic, ElementTransform, Error, Piece, PieceBytes, Result};
+
+/// The layout in error messages.
+const EXTERNAL: &str = "external raw data";
+
+/// Maximum number of chunks into which contiguous data or external segments are split.
+const CHUNKS: u64 = 1_000_000;
+
+/// Bytes from which the records of a single record variable are chunks.
+const LARGE_RECORD: u64 = 64 << 10;
+
+/// Maximum bytes of a small record of one variable.
+const SMALL_RECORD: u64 = 256;
+
+/// Minimum number of records of which small ones are inlined.
+const MANY_RECORDS: u64 = 1000;
+
+/// Bytes of the file that are read together to inline records.
+const BLOCK: u64 = 1 << 20;
 
 impl ChunkPlanner<'_> {
     /// Plans a compact layout: its bytes are in the object header, and become an inlined chunk.
@@ -42,11 +61,10 @@ impl ChunkPlanner<'_> {
             plan.inline.push((0, self.content(&plan.chunk_shape, here, Vec::new())));
             return Ok(plan);
         }
-        let size = self.element.data_type.size().and_then(|size| usize::try_from(size).ok()).unwrap_or(0);
         let chunk = if self.element.is_stored_as_it_is() {
             bytes.slice_ref(stored)
         } else {
-            let converted = self.element.transform.apply(stored, size);
+            let converted = self.element.transform.apply(stored, self.element.size());
             let problem = || Error::malformed("compact layout", "elements that cannot be converted");
             converted.ok_or_else(problem)?.into()
         };
@@ -84,12 +102,7 @@ impl ChunkPlanner<'_> {
         if let Some(split) = self.options.split_contiguous.and_then(|most| self.split(range, most)) {
             return Ok(split);
         }
-        plan.chunks = ChunkManifest::of(References {
-            source: SourceId(0),
-            positions: None,
-            offsets: vec![range.start].into(),
-            lengths: Lengths::Uniform(needed),
-        });
+        plan.chunks = all_chunks([range.start], needed);
         Ok(plan)
     }
 
@@ -104,13 +117,7 @@ impl ChunkPlanner<'_> {
         let mut plan = self.one_missing_chunk();
         *plan.chunk_shape.get_mut(axis)? = height;
         let (count, rest, length) = (size / height, size % height, height.checked_mul(slice)?);
-        let starts = (0..count).map(|chunk| range.start.saturating_add(chunk * length));
-        plan.chunks = ChunkManifest::of(References {
-            source: SourceId(0),
-            positions: None,
-            offsets: starts.collect::<Vec<_>>().into(),
-            lengths: Lengths::Uniform(length),
-        });
+        plan.chunks = all_chunks((0..count).map(|chunk| range.start.saturating_add(chunk * length)), length);
         if rest > 0 {
             let mut shape = plan.chunk_shape.clone();
             *shape.get_mut(axis)? = rest;
@@ -122,31 +129,7 @@ impl ChunkPlanner<'_> {
         }
         Some(plan)
     }
-}
 
-/// Returns the slices of a chunk, of which at most `most` are wanted: the largest divisor of `size` if it is at least half of
-/// `most`; else `most`, if a chunk of it may be inlined (at most `inline` slices); else the largest divisor. `None` if the
-/// axis is not split.
-fn height(size: u64, most: u64, inline: u64) -> Option<u64> {
-    let most = most.max(1);
-    if most >= size || size.div_ceil(most) > CHUNKS {
-        return None;
-    }
-    let mut counts = size.div_ceil(most)..=CHUNKS.min(size);
-    let divisor = counts.find(|chunks| size.is_multiple_of(*chunks)).map(|chunks| size / chunks);
-    if divisor.is_none_or(|height| height < most.div_ceil(2)) && most <= inline {
-        return Some(most);
-    }
-    divisor
-}
-
-/// The layout in error messages.
-const EXTERNAL: &str = "external raw data";
-
-/// Maximum number of chunks into which contiguous data or external segments are split.
-const CHUNKS: u64 = 1_000_000;
-
-impl ChunkPlanner<'_> {
     /// Plans an external layout. Several segments become chunks of equal size, each within one segment, so all segments must
     /// consist of whole rows.
     ///
@@ -161,7 +144,19 @@ impl ChunkPlanner<'_> {
             return Err(Error::unsupported(EXTERNAL, why));
         }
         let needed = self.stored_bytes(&plan.chunk_shape).ok_or_else(|| Error::overflow("the extent"))?;
-        let runs = runs(segments, needed)?;
+        // The used part of each segment.
+        let (mut rest, mut runs) = (needed, Vec::new());
+        for segment in segments {
+            let length = segment.size.unwrap_or(u64::MAX).min(rest);
+            if length > 0 {
+                runs.push((segment.file.as_str(), ByteRange::new(segment.offset, length)));
+            }
+            rest -= length;
+        }
+        if rest > 0 {
+            let problem = format!("segments lack {rest} of {needed} bytes");
+            return Err(Error::malformed(EXTERNAL, problem));
+        }
         let row = self.stored_bytes(plan.chunk_shape.get(1..).unwrap_or_default()).unwrap_or(0);
         // Chunks of equal size, each within one segment.
         let step = runs.iter().fold(0, |step, (_, range)| greatest_common_divisor(step, range.length)).max(1);
@@ -189,36 +184,155 @@ impl ChunkPlanner<'_> {
         plan.external_files = sources.into_others();
         Ok(plan)
     }
-}
 
-/// Returns the used part of each segment, as (file, range); `needed` is the size of the dataset in bytes.
-fn runs(segments: &[ExternalSegment], needed: u64) -> Result<Vec<(&str, ByteRange)>> {
-    let mut rest = needed;
-    let mut runs = Vec::new();
-    for segment in segments {
-        let length = segment.size.unwrap_or(u64::MAX).min(rest);
-        if length > 0 {
-            runs.push((segment.file.as_str(), ByteRange::new(segment.offset, length)));
+    /// Plans the records of a variable, of which `first` is the first.
+    ///
+    /// # Errors
+    /// The data end past 64 bits, or the file ends within a chunk that is too large to be inlined.
+    pub(super) fn records(&self, first: ByteRange) -> Result<ChunkPlan> {
+        let mut plan = self.one_missing_chunk();
+        let Some(classic) = self.context.here.file.classic.as_ref().filter(|_| !self.is_empty()) else {
+            return Ok(plan);
+        };
+        let (records, stride, size) = (classic.records, classic.stride, first.length);
+        let last = self.file_size().checked_sub(first.start).and_then(|bytes| bytes.checked_sub(size));
+        let whole = last.and_then(|bytes| bytes.checked_div(stride));
+        let whole = whole.map_or(0, |records| records.saturating_add(1)).min(records);
+        let small = self.small_records.filter(|_| size <= SMALL_RECORD && size != stride);
+        // Gaps between variables may move records beyond the stride.
+        let is_inlined = |section: &u64| {
+            first.start.saturating_sub(*section).saturating_add(size) <= stride
+                && whole == records
+                && size.saturating_mul(records) <= self.options.inline_limit
+        };
+        if let Some(section) = small.filter(is_inlined) {
+            self.inline_records(&mut plan, section, first, classic)?;
+            return Ok(plan);
         }
-        rest -= length;
+        let all = size.checked_mul(records).map(|length| ByteRange::new(first.start, length));
+        let all = all.filter(|all| !self.is_cut_off(*all));
+        // The records of a file that ends early are chunks, so that those before its end can be referenced.
+        if let Some(all) = all.filter(|_| stride == size && size < LARGE_RECORD) {
+            return self.contiguous(all);
+        }
+        if let Some(rows) = plan.chunk_shape.first_mut() {
+            *rows = 1;
+        }
+        self.context.lookup.take("chunk tables", chunk_bytes(whole, ""))?;
+        let start = |record: u64| record.checked_mul(stride)?.checked_add(first.start);
+        if whole > 0 {
+            plan.chunks = all_chunks((0..whole).filter_map(start), size);
+        }
+        if whole < records {
+            let next = ByteRange::new(start(whole).unwrap_or(u64::MAX), size);
+            self.cut_off(&mut plan, whole, next)?;
+        } else if small.is_some() {
+            let message = format!(
+                "{records} records of {size} bytes are a chunk each, which is slow to read: inlining them exceeds the limit of {} bytes",
+                self.options.inline_limit
+            );
+            plan.note = Some(Diagnostic::info(Code::InlineLimit, "", message));
+        }
+        Ok(plan)
     }
-    match rest {
-        0 => Ok(runs),
-        _ => Err(Error::malformed(EXTERNAL, format!("segments lack {rest} of {needed} bytes"))),
+
+    /// Whether the file is NetCDF classic and ends before the data.
+    pub(super) fn is_cut_off(&self, range: ByteRange) -> bool {
+        self.context.here.file.classic.is_some() && range.end() > self.file_size()
+    }
+
+    /// Adds the chunk at `position`, of which the file contains a part of `range` or nothing. Like netCDF-C, takes zeros for
+    /// the bytes past the end of the file.
+    pub(super) fn cut_off(&self, plan: &mut ChunkPlan, position: u64, range: ByteRange) -> Result<()> {
+        let size = self.file_size();
+        let message = format!(
+            "the file ends at {size:#x}, before the data of the variable end: the missing bytes read as zero, as in netCDF-C"
+        );
+        let advice = Remedy::advice("compare its size with the original: the file may be incomplete");
+        plan.note = Some(Diagnostic::warning(Code::FileTruncated, "", message).with(advice));
+        let stored = range.clamp_to(size);
+        if stored.length == 0 {
+            return Ok(());
+        }
+        if range.length > self.options.inline_limit {
+            return Err(Error::inline_limit(
+                "the file ends within a chunk, which has to be filled with zeros",
+                &format!("a chunk of {:?}", plan.chunk_shape),
+                self.options.inline_limit,
+            ));
+        }
+        let piece = rows_of(stored, [1, stored.length], [0, 0], 0, stored.length);
+        plan.inline.push((position, bytes_of(vec![1, range.length], vec![piece])));
+        plan.inline_reason = Some("the file ends within it".to_owned());
+        Ok(())
+    }
+
+    /// Plans chunks of many records each. The variables of the file share the ranges that are read.
+    fn inline_records(
+        &self,
+        plan: &mut ChunkPlan,
+        section: u64,
+        first: ByteRange,
+        classic: &Classic,
+    ) -> Result<()> {
+        let (count, stride, size) = (classic.records, classic.stride, first.length);
+        let height = (BLOCK / stride.max(1)).clamp(1, count);
+        if let Some(rows) = plan.chunk_shape.first_mut() {
+            *rows = height;
+        }
+        let overflow = || Error::overflow("the extent");
+        let start = |record: u64| {
+            record.checked_mul(stride).and_then(|bytes| bytes.checked_add(section)).ok_or_else(overflow)
+        };
+        let column = first.start - section;
+        for chunk in 0..count.div_ceil(height) {
+            let record = chunk * height;
+            let rows = height.min(count - record);
+            // The last record may be shorter than the stride.
+            let whole = if record + rows == count { rows - 1 } else { rows };
+            let mut pieces = Vec::new();
+            if whole > 0 {
+                let length = whole.checked_mul(stride).ok_or_else(overflow)?;
+                let range = ByteRange::new(start(record)?, length);
+                pieces.push(rows_of(range, [whole, stride], [0, column], 0, size));
+            }
+            if whole < rows {
+                let last = start(record + whole)?.checked_add(column).ok_or_else(overflow)?;
+                pieces.push(rows_of(ByteRange::new(last, size), [1, size], [0, 0], whole, size));
+            }
+            plan.inline.push((chunk, bytes_of(vec![height, size], pieces)));
+        }
+        plan.inline_reason =
+            Some("the records are small and alternate with those of other variables".to_owned());
+        Ok(())
     }
 }
 
-/// Bytes from which the records of a single record variable are chunks.
-const LARGE_RECORD: u64 = 64 << 10;
+/// Returns chunks of `length` bytes at these offsets, from the first position on.
+fn all_chunks(offsets: impl IntoIterator<Item = u64>, length: u64) -> ChunkManifest {
+    ChunkManifest::of(References {
+        source: SourceId(0),
+        positions: None,
+        offsets: Arc::new(offsets.into_iter().collect()),
+        lengths: Lengths::Uniform(length),
+    })
+}
 
-/// Maximum bytes of a small record of one variable.
-const SMALL_RECORD: u64 = 256;
-
-/// Minimum number of records of which small ones are inlined.
-const MANY_RECORDS: u64 = 1000;
-
-/// Bytes of the file that are read together to inline records.
-const BLOCK: u64 = 1 << 20;
+/// Returns the slices of a chunk, of which at most `most` are wanted: the largest divisor of `size` if it is at least half of
+/// `most`; else `most`, if a chunk of it may be inlined (at most `inline` slices); else the largest divisor. `None` if the
+/// axis is not split.
+fn height(size: u64, most: u64, inline: u64) -> Option<u64> {
+    let most = most.max(1);
+    if most >= size || size.div_ceil(most) > CHUNKS {
+        return None;
+    }
+    let mut counts = size.div_ceil(most)..=CHUNKS.min(size);
+    let divisor = counts.find(|chunks| size.is_multiple_of(*chunks)).map(|chunks| size / chunks);
+    if divisor.is_none_or(|height| height < most.div_ceil(2)) && most <= inline {
+        return Some(most);
+    }
+    divisor
+}
 
 /// Returns the first record of each record variable.
 fn first_records(file: &File) -> impl Iterator<Item = ByteRange> {
@@ -254,163 +368,6 @@ impl Mapper<'_> {
             );
             self.report.warn(Code::FileTruncated, "", message);
         }
-    }
-}
-
-impl ChunkPlanner<'_> {
-    /// Plans the records of a variable, of which `first` is the first.
-    ///
-    /// # Errors
-    /// The data end past 64 bits, or the file ends within a chunk that is too large to be inlined.
-    pub(super) fn records(&self, first: ByteRange) -> Result<ChunkPlan> {
-        let mut plan = self.one_missing_chunk();
-        let Some(classic) = self.context.here.file.classic.as_ref().filter(|_| !self.is_empty()) else {
-            return Ok(plan);
-        };
-        if let Some(section) = self.small_records.filter(|_| self.is_inlined(first)) {
-            self.inline_records(&mut plan, section, first)?;
-            return Ok(plan);
-        }
-        let size = first.length;
-        let all = size.checked_mul(classic.records).map(|length| ByteRange::new(first.start, length));
-        let all = all.filter(|all| !self.is_cut_off(*all));
-        // The records of a file that ends early are chunks, so that those before its end can be referenced.
-        if let Some(all) = all.filter(|_| classic.stride == size && size < LARGE_RECORD) {
-            return self.contiguous(all);
-        }
-        if let Some(rows) = plan.chunk_shape.first_mut() {
-            *rows = 1;
-        }
-        let whole = self.whole_records(first);
-        self.context.lookup.take("chunk tables", chunk_bytes(whole, ""))?;
-        let start = |record: u64| record.checked_mul(classic.stride)?.checked_add(first.start);
-        if whole > 0 {
-            plan.chunks = ChunkManifest::of(References {
-                source: SourceId(0),
-                positions: None,
-                offsets: (0..whole).filter_map(start).collect::<Vec<_>>().into(),
-                lengths: Lengths::Uniform(size),
-            });
-        }
-        if whole < classic.records {
-            let next = ByteRange::new(start(whole).unwrap_or(u64::MAX), size);
-            self.cut_off(&mut plan, whole, next)?;
-        }
-        Ok(plan)
-    }
-
-    /// Returns what the user should know about the storage of a variable of NetCDF classic.
-    pub(super) fn records_diagnostics(&self, path: &str) -> Option<Diagnostic> {
-        let classic = self.context.here.file.classic.as_ref().filter(|_| !self.is_empty())?;
-        let (is_cut_off, small) = match self.dataset.layout {
-            Layout::Contiguous(Some(range)) => (self.is_cut_off(range), None),
-            Layout::Records(first) => {
-                let is_small = self.small_records.is_some()
-                    && first.length <= SMALL_RECORD
-                    && first.length != classic.stride
-                    && !self.is_inlined(first);
-                (self.whole_records(first) < classic.records, is_small.then_some(first.length))
-            }
-            _ => return None,
-        };
-        if is_cut_off {
-            let message = format!(
-                "the file ends at {:#x}, before the data of the variable end: the missing bytes read as zero, as in netCDF-C",
-                self.file_size()
-            );
-            let advice = "compare its size with the original: the file may be incomplete";
-            let warning = Diagnostic::warning(Code::FileTruncated, path, message);
-            return Some(warning.with(Some(Remedy::advice(advice))));
-        }
-        let message = format!(
-            "{} records of {} bytes are a chunk each, which is slow to read: inlining them exceeds the limit of {} bytes",
-            classic.records, small?, self.options.inline_limit
-        );
-        Some(Diagnostic::info(Code::InlineLimit, path, message))
-    }
-
-    /// Whether the file is NetCDF classic and ends before the data.
-    pub(super) fn is_cut_off(&self, range: ByteRange) -> bool {
-        self.context.here.file.classic.is_some() && range.end() > self.file_size()
-    }
-
-    /// Adds the chunk at `position`, of which the file contains a part of `range` or nothing. Like netCDF-C, takes zeros for
-    /// the bytes past the end of the file.
-    pub(super) fn cut_off(&self, plan: &mut ChunkPlan, position: u64, range: ByteRange) -> Result<()> {
-        let stored = range.clamp_to(self.file_size());
-        if stored.length == 0 {
-            return Ok(());
-        }
-        let why = "the file ends within it";
-        if range.length > self.options.inline_limit {
-            return Err(Error::inline_limit(
-                "the file ends within a chunk, which has to be filled with zeros",
-                &format!("a chunk of {:?}", plan.chunk_shape),
-                self.options.inline_limit,
-            ));
-        }
-        let piece = rows_of(stored, [1, stored.length], [0, 0], 0, stored.length);
-        plan.inline.push((position, bytes_of(vec![1, range.length], vec![piece])));
-        plan.inline_reason = Some(why.to_owned());
-        Ok(())
-    }
-
-    /// Whether the small records of this variable are inlined.
-    fn is_inlined(&self, first: ByteRange) -> bool {
-        let (Some(classic), Some(section)) = (&self.context.here.file.classic, self.small_records) else {
-            return false;
-        };
-        let column = first.start.saturating_sub(section);
-        // Gaps between variables may move records beyond the stride.
-        column.saturating_add(first.length) <= classic.stride
-            && first.length <= SMALL_RECORD
-            && first.length != classic.stride
-            && self.whole_records(first) == classic.records
-            && first.length.saturating_mul(classic.records) <= self.options.inline_limit
-    }
-
-    /// Plans chunks of many records each. The variables of the file share the ranges that are read.
-    fn inline_records(&self, plan: &mut ChunkPlan, section: u64, first: ByteRange) -> Result<()> {
-        let Some(classic) = &self.context.here.file.classic else { return Ok(()) };
-        let (count, stride, size) = (classic.records, classic.stride, first.length);
-        let height = (BLOCK / stride.max(1)).clamp(1, count);
-        if let Some(rows) = plan.chunk_shape.first_mut() {
-            *rows = height;
-        }
-        let overflow = || Error::overflow("the extent");
-        let start = |record: u64| {
-            record.checked_mul(stride).and_then(|bytes| bytes.checked_add(section)).ok_or_else(overflow)
-        };
-        let column = first.start - section;
-        for chunk in 0..count.div_ceil(height) {
-            let record = chunk * height;
-            let rows = height.min(count - record);
-            // The last record may be shorter than the stride.
-            let whole = if record + rows == count { rows - 1 } else { rows };
-            let mut pieces = Vec::new();
-            if whole > 0 {
-                let length = whole.checked_mul(stride).ok_or_else(overflow)?;
-                let range = ByteRange::new(start(record)?, length);
-                pieces.push(rows_of(range, [whole, stride], [0, column], 0, size));
-            }
-            if whole < rows {
-                let last = start(record + whole)?.checked_add(column).ok_or_else(overflow)?;
-                pieces.push(rows_of(ByteRange::new(last, size), [1, size], [0, 0], whole, size));
-            }
-            plan.inline.push((chunk, bytes_of(vec![height, size], pieces)));
-        }
-        plan.inline_reason =
-            Some("the records are small and alternate with those of other variables".to_owned());
-        Ok(())
-    }
-
-    /// Returns the number of records that the file contains whole.
-    fn whole_records(&self, first: ByteRange) -> u64 {
-        let Some(classic) = &self.context.here.file.classic else { return 0 };
-        let last =
-            self.file_size().checked_sub(first.start).and_then(|bytes| bytes.checked_sub(first.length));
-        let whole = last.and_then(|bytes| bytes.checked_div(classic.stride));
-        whole.map_or(0, |records| records.saturating_add(1)).min(classic.records)
     }
 }
 

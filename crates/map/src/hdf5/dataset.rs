@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use virtualize_hdf5::model::{
-    ByteOrder, CharacterSet, ChunkIndexKind, Dataset, Dataspace, Datatype, File, Filter, Float, Integer,
-    Layout, Object,
+    ByteOrder, CharacterSet, ChunkIndexKind, Dataset, Dataspace, Datatype, File, Filter, Integer, Layout,
+    Object,
 };
-use virtualize_remedy::Code;
+use virtualize_remedy::{Code, OptionName, Remedy};
 use virtualize_zarr::{Array, ChunkGrid, ChunkManifest, FillValue, ZarrFormat};
 
 use super::Mapper;
@@ -17,9 +17,9 @@ use super::dimensions::AxisDimension;
 use super::fill::{DatasetFill, fill_origin};
 use crate::cf::packing::refusal_diagnostic;
 use crate::cf::{FillQuestion, check_factors, unpack, widened_packing};
-use crate::error::chunk_count;
 use crate::mapped::{chunk_bytes, task_bytes};
-use crate::{ArrayReport, ChunkContent, Error, FillPolicy, InlineTask, Result, check_metadata};
+use crate::report::chunk_count;
+use crate::{ArrayReport, ChunkContent, Diagnostic, Error, FillPolicy, InlineTask, Result, check_metadata};
 
 /// Bytes of memory for a member of a datatype, whose name appears in metadata and attributes.
 const MEMBER: u64 = 1 << 10;
@@ -65,13 +65,17 @@ impl Mapper<'_> {
         // Other sequences were flattened before.
         if let Datatype::Sequence { base, .. } = item {
             return Err(match element_type(base, self.options.format) {
-                Ok(_) => Error::sequences(describe_type(&dataset.datatype)),
+                Ok(_) => Error::no_data_type(describe_type(&dataset.datatype))
+                    .or(Remedy::turn_on(OptionName::Ragged, "write it as a contiguous ragged array")),
                 Err(error) => Error::unsupported("items of a sequence", error.to_string()),
             });
         }
         let array_member = array_member(item);
         if let Some(name) = array_member.filter(|_| !self.options.ragged) {
-            return Err(Error::array_member(name));
+            let message =
+                format!("the compound member \"{name}\" is an array, which Zarr structures cannot hold");
+            let effect = "map its items as fields named 0, 1, …";
+            return Err(Error::refused(message).or(Remedy::turn_on(OptionName::Ragged, effect)));
         }
         let element = element_type(&dataset.datatype, self.options.format)?;
         let meanings = cf_attributes(dataset);
@@ -89,7 +93,8 @@ impl Mapper<'_> {
             context: self.file_context(),
         };
         let mut plan = planner.plan()?;
-        self.report.diagnostics.extend(planner.records_diagnostics(path));
+        let note = plan.note.take();
+        self.report.diagnostics.extend(note.map(|note| Diagnostic { path: format!("/{path}"), ..note }));
         const SHORT: &str = "the variable is shorter than its unlimited dimensions";
         let padded = match planner.padded(&mut plan, &axes) {
             Ok(padded) => padded,
@@ -114,9 +119,7 @@ impl Mapper<'_> {
         let decoded = chunk_size.unwrap_or(u64::MAX).saturating_mul(made);
         self.take("inlined chunks", task_bytes(made, pieces, decoded, path))?;
         let missing = plan.missing_count(&shape);
-        if let Some(problem) = array_fill.problem.filter(|_| missing > 0) {
-            return Err(Error::no_fill_value(missing, problem));
-        }
+        array_fill.check_missing(missing)?;
         // Constant chunks must not make the references large. Compressed ones are small.
         let copies = if plan.codecs.len() > 1 { 1 } else { missing };
         let question = FillQuestion {
@@ -207,10 +210,34 @@ impl Mapper<'_> {
 }
 
 impl ArrayReport {
-    /// Sets the type, layout and filters of a dataset.
+    /// Sets the type, layout (such as "chunked [10, 20], version-1 B-tree") and filters of a dataset.
     pub(super) fn describe(&mut self, dataset: &Dataset, file: &File) {
         self.source_type = describe_type(&dataset.datatype);
-        self.source_layout = describe_layout(&dataset.layout, file);
+        self.source_layout = match &dataset.layout {
+            Layout::Compact(_) => "compact".to_owned(),
+            Layout::Contiguous(Some(_)) => "contiguous".to_owned(),
+            Layout::Contiguous(None) => "contiguous, never allocated".to_owned(),
+            Layout::Records(first) => match &file.classic {
+                Some(classic) if classic.stride != first.length => {
+                    "records, alternating with those of other variables".to_owned()
+                }
+                _ => "records, contiguous".to_owned(),
+            },
+            Layout::External(segments) => format!("in {} segments of external files", segments.len()),
+            Layout::Virtual(mappings) => format!("virtual, {} mappings", mappings.len()),
+            Layout::Unreadable(_) => "unreadable".to_owned(),
+            Layout::Chunked(chunked) => {
+                let index = match chunked.index {
+                    ChunkIndexKind::BTree1 => "version-1 B-tree",
+                    ChunkIndexKind::Single => "single chunk",
+                    ChunkIndexKind::Implicit => "implicit index",
+                    ChunkIndexKind::FixedArray => "fixed array",
+                    ChunkIndexKind::ExtensibleArray => "extensible array",
+                    ChunkIndexKind::BTree2 => "version-2 B-tree",
+                };
+                format!("chunked {:?}, {index}", chunked.chunk_shape)
+            }
+        };
         self.source_filters = dataset.filters.iter().map(describe_filter).collect();
     }
 }
@@ -251,7 +278,21 @@ pub(super) fn describe_type(datatype: &Datatype) -> String {
     match datatype {
         Datatype::Integer(integer) => describe_integer(integer, "integer"),
         Datatype::Bitfield(integer) => describe_integer(integer, "bit field"),
-        Datatype::Float(float) => describe_float(float),
+        Datatype::Float(float) => {
+            let name = format!("{}{}-bit float", order(float.order, float.size), float.precision);
+            if ieee_type(float).is_some() {
+                return name;
+            }
+            format!(
+                "{name} (sign at {}, {} exponent bits at {}, {} mantissa bits at {}, bias {})",
+                float.sign_location,
+                float.exponent_size,
+                float.exponent_location,
+                float.mantissa_size,
+                float.mantissa_location,
+                float.exponent_bias
+            )
+        }
         Datatype::Time { size, .. } => format!("time of {size} bytes"),
         Datatype::String { size, .. } => format!("string of {size} bytes"),
         Datatype::Opaque { size, tag } if tag.is_empty() => format!("opaque data of {size} bytes"),
@@ -271,22 +312,6 @@ pub(super) fn describe_type(datatype: &Datatype) -> String {
     }
 }
 
-fn describe_float(float: &Float) -> String {
-    let name = format!("{}{}-bit float", order(float.order, float.size), float.precision);
-    if ieee_type(float).is_some() {
-        return name;
-    }
-    format!(
-        "{name} (sign at {}, {} exponent bits at {}, {} mantissa bits at {}, bias {})",
-        float.sign_location,
-        float.exponent_size,
-        float.exponent_location,
-        float.mantissa_size,
-        float.mantissa_location,
-        float.exponent_bias
-    )
-}
-
 fn describe_integer(integer: &Integer, what: &str) -> String {
     let sign = if integer.signed { "" } else { "unsigned " };
     let bits = integer.size.saturating_mul(8);
@@ -301,36 +326,6 @@ fn order(order: ByteOrder, size: u32) -> &'static str {
         ByteOrder::Little => "little-endian ",
         ByteOrder::Big => "big-endian ",
         ByteOrder::Vax => "VAX-ordered ",
-    }
-}
-
-/// Describes a layout, such as "chunked [10, 20], version-1 B-tree".
-fn describe_layout(layout: &Layout, file: &File) -> String {
-    match layout {
-        Layout::Compact(_) => "compact".to_owned(),
-        Layout::Contiguous(Some(_)) => "contiguous".to_owned(),
-        Layout::Contiguous(None) => "contiguous, never allocated".to_owned(),
-        Layout::Records(first) => match &file.classic {
-            Some(classic) if classic.stride != first.length => {
-                "records, alternating with those of other variables".to_owned()
-            }
-            _ => "records, contiguous".to_owned(),
-        },
-        Layout::External(segments) => format!("in {} segments of external files", segments.len()),
-        Layout::Virtual(mappings) => format!("virtual, {} mappings", mappings.len()),
-        Layout::Unreadable(_) => "unreadable".to_owned(),
-        Layout::Chunked(chunked) => format!(
-            "chunked {:?}, {}",
-            chunked.chunk_shape,
-            match chunked.index {
-                ChunkIndexKind::BTree1 => "version-1 B-tree",
-                ChunkIndexKind::Single => "single chunk",
-                ChunkIndexKind::Implicit => "implicit index",
-                ChunkIndexKind::FixedArray => "fixed array",
-                ChunkIndexKind::ExtensibleArray => "extensible array",
-                ChunkIndexKind::BTree2 => "version-2 B-tree",
-            }
-        ),
     }
 }
 

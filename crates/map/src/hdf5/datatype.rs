@@ -223,18 +223,15 @@ pub(super) fn integer_data_type(size: u32, signed: bool) -> Option<DataType> {
     })
 }
 
+/// Maps a float. One in another format becomes the smallest IEEE 754 format, not smaller than the stored one, that has all its
+/// values; if there is none, binary64, which each value has to equal.
+///
+/// # Errors
+/// The fields contradict each other.
 fn float_type(float: &Float) -> Result<ElementType> {
-    match ieee_type(float) {
-        Some(data_type) => Ok(ElementType::plain(data_type.clone(), endian_of(float.order)?, float.size)),
-        None => wider_float_type(float)
-            .ok_or_else(|| Error::no_data_type(describe_type(&Datatype::Float(*float)))),
+    if let Some(data_type) = ieee_type(float) {
+        return Ok(ElementType::plain(data_type.clone(), endian_of(float.order)?, float.size));
     }
-}
-
-/// Maps a float in another format to the smallest IEEE 754 format, not smaller than the stored one, that has all its values;
-/// if there is none, to binary64, which each value has to equal. `None` if the fields contradict each other.
-fn wider_float_type(float: &Float) -> Option<ElementType> {
-    let highest = 1_i64.checked_shl(float.exponent_size.into()).filter(|_| float.exponent_size < 32)? - 1;
     let bits = |at: u8, size: u8| u32::from(at) + u32::from(size) <= float.size.saturating_mul(8);
     let sound = (1..=16).contains(&float.size)
         && (float.order != ByteOrder::Vax || float.size == 1)
@@ -243,14 +240,16 @@ fn wider_float_type(float: &Float) -> Option<ElementType> {
         && bits(float.sign_location, 1)
         && bits(float.exponent_location, float.exponent_size)
         && bits(float.mantissa_location, float.mantissa_size)
-        && float.exponent_size > 0
+        && (1..32).contains(&float.exponent_size)
         && float.mantissa_size > 0;
+    let highest = (1_i64 << float.exponent_size.min(32)) - 1;
     let holds_all = IEEE.iter().find(|format| format.holds(float, highest));
-    let format = holds_all.or(IEEE.last()).filter(|_| sound)?;
+    let format = holds_all.or(IEEE.last()).filter(|_| sound);
+    let format = format.ok_or_else(|| Error::no_data_type(describe_type(&Datatype::Float(*float))))?;
     let data_type = format.data_type.clone();
     let transform =
         ElementTransform::Float { stored: *float, data_type: data_type.clone(), big_endian: false };
-    Some(ElementType { transform, ..ElementType::plain(data_type, Endian::Little, float.size) })
+    Ok(ElementType { transform, ..ElementType::plain(data_type, Endian::Little, float.size) })
 }
 
 /// Whether an enumeration is the boolean type of h5py: FALSE = 0, TRUE = 1.
@@ -317,7 +316,7 @@ fn structure_type(size: u32, members: &[Member], format: ZarrFormat) -> Result<E
     }
     let (mut fields, mut parts, mut length) = (Vec::new(), Vec::new(), 0_u32);
     for member in members {
-        let refuse = |error: Error| error.of_member(&member.name);
+        let refuse = |error: Error| error.within(&format!("member \"{}\" of the compound", member.name));
         let element = match &member.datatype {
             reference @ Datatype::Reference { .. } => Err(Error::no_data_type(describe_type(reference))),
             Datatype::Array { base, shape } => {
@@ -475,6 +474,11 @@ impl ElementType {
     pub(super) fn plain(data_type: DataType, endian: Endian, stored_size: u32) -> Self {
         let stored_size = stored_size.into();
         Self { data_type, endian, axes: Vec::new(), stored_size, transform: ElementTransform::None }
+    }
+
+    /// Returns the size of an element of the array in bytes; 0 for variable length.
+    pub(super) fn size(&self) -> usize {
+        self.data_type.size().and_then(|size| usize::try_from(size).ok()).unwrap_or(0)
     }
 
     /// Whether chunks can be referenced as they are stored.

@@ -43,6 +43,16 @@ impl DatasetFill {
         Ok(Self { header, unallocated, problem })
     }
 
+    /// Refuses `missing` chunks that read as no scalar of the array's type.
+    pub(super) fn check_missing(&self, missing: u64) -> Result<()> {
+        match self.problem {
+            Some(problem) if missing > 0 => {
+                Err(Error::refused(format!("{missing} chunks are missing, and {problem}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Returns what unallocated elements read as, if a scalar of the array's type equals it.
     pub(super) fn background(&self) -> Option<&FillValue> {
         self.problem.is_none().then_some(&self.unallocated)

@@ -146,7 +146,20 @@ fn codec(filter: &Filter) -> Result<Option<Codec>> {
         },
         307 => Codec::Bz2 { level: level(parameter(0).unwrap_or(9), 9) },
         32000 => Codec::Lzf,
-        32001 => return blosc(filter).map(Some),
+        // Client data: filter version, format version, element size, chunk size, level, shuffle, compressor.
+        32001 => {
+            let names = ["blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd"];
+            let compressor = usize::try_from(parameter(6).unwrap_or(0)).ok().and_then(|n| names.get(n));
+            let malformed =
+                || Error::malformed("Blosc filter", format!("parameters {:?}", filter.parameters));
+            Codec::Blosc {
+                cname: compressor.copied().ok_or_else(malformed)?,
+                clevel: u8::try_from(parameter(4).unwrap_or(5).min(9)).unwrap_or(5),
+                shuffle: u8::try_from(parameter(5).unwrap_or(1).min(2)).unwrap_or(1),
+                typesize: parameter(2).unwrap_or(1).clamp(1, 255),
+                blocksize: 0,
+            }
+        }
         32004 => Codec::Hdf5Lz4,
         32008 => Codec::Hdf5Bitshuffle(filter.parameters.clone()),
         32015 => Codec::Zstd { level: i32::from(level(parameter(0).unwrap_or(3), 22)), checksum: false },
@@ -201,22 +214,6 @@ fn sz(filter: &Filter) -> Result<Option<Codec>> {
     codec.map(Some).ok_or_else(undecodable)
 }
 
-/// Returns the codec of the Blosc filter. Its client data are filter version, format version, element size, chunk size,
-/// level, shuffle, compressor.
-fn blosc(filter: &Filter) -> Result<Codec> {
-    let parameter = |n: usize| filter.parameters.get(n).copied();
-    let names = ["blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd"];
-    let compressor = usize::try_from(parameter(6).unwrap_or(0)).ok().and_then(|n| names.get(n));
-    let malformed = || Error::malformed("Blosc filter", format!("parameters {:?}", filter.parameters));
-    Ok(Codec::Blosc {
-        cname: compressor.copied().ok_or_else(malformed)?,
-        clevel: u8::try_from(parameter(4).unwrap_or(5).min(9)).unwrap_or(5),
-        shuffle: u8::try_from(parameter(5).unwrap_or(1).min(2)).unwrap_or(1),
-        typesize: parameter(2).unwrap_or(1).clamp(1, 255),
-        blocksize: 0,
-    })
-}
-
 /// A filter, and the header of its chunks.
 struct PrefixedFilter {
     /// The filter in error messages.
@@ -225,6 +222,35 @@ struct PrefixedFilter {
     reason: &'static str,
     /// The header.
     change: StoredChange,
+}
+
+/// Number of the filter in the registry of the HDF Group.
+pub(super) const LZO: u16 = 305;
+
+/// The filter in error messages.
+const LZO_NAME: &str = "LZO (305)";
+
+/// Number of the filter in the registry of the HDF Group.
+pub(super) const ZFP: u16 = 32013;
+
+/// The filter in error messages.
+const ZFP_NAME: &str = "ZFP (32013)";
+
+/// Newest version of the stream format that released decoders know.
+const NEWEST_CODEC: u32 = 5;
+
+/// The header of a ZFP stream: `zfp`, its version, 52 bits of type and shape, 12 or 64 bits of mode.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Head {
+    bytes: Bytes,
+    bits: u32,
+    data_type: DataType,
+    /// Slowest axis first.
+    shape: Vec<u64>,
+    /// Fewest and most bits of a block, and most bit planes.
+    mode: [u32; 3],
+    /// Least bit plane, as a power of two.
+    min_exponent: i32,
 }
 
 impl ChunkPlanner<'_> {
@@ -263,15 +289,7 @@ impl ChunkPlanner<'_> {
             ..self.one_missing_chunk()
         })
     }
-}
 
-/// Number of the filter in the registry of the HDF Group.
-pub(super) const LZO: u16 = 305;
-
-/// The filter in error messages.
-const LZO_NAME: &str = "LZO (305)";
-
-impl ChunkPlanner<'_> {
     /// Plans chunks whose last filter is LZO; `before` are the filters before it.
     pub(super) fn lzo(&self, chunked: &Chunked, before: &[Filter]) -> Result<ChunkPlan> {
         let chunk_shape = self.chunk_shape(chunked)?;
@@ -303,32 +321,7 @@ impl ChunkPlanner<'_> {
         };
         self.prefixed(chunked, chunk_shape, self.chain(applied), &filter)
     }
-}
 
-/// Number of the filter in the registry of the HDF Group.
-pub(super) const ZFP: u16 = 32013;
-
-/// The filter in error messages.
-const ZFP_NAME: &str = "ZFP (32013)";
-
-/// Newest version of the stream format that released decoders know.
-const NEWEST_CODEC: u32 = 5;
-
-/// The header of a ZFP stream: `zfp`, its version, 52 bits of type and shape, 12 or 64 bits of mode.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Head {
-    bytes: Bytes,
-    bits: u32,
-    data_type: DataType,
-    /// Slowest axis first.
-    shape: Vec<u64>,
-    /// Fewest and most bits of a block, and most bit planes.
-    mode: [u32; 3],
-    /// Least bit plane, as a power of two.
-    min_exponent: i32,
-}
-
-impl ChunkPlanner<'_> {
     /// Plans chunks whose only filter is ZFP.
     pub(super) fn zfp(&self, chunked: &Chunked, filters: &[Filter]) -> Result<ChunkPlan> {
         let [filter] = filters else {

@@ -16,7 +16,7 @@ use virtualize_hdf5::model::{
 use virtualize_remedy::Code;
 use virtualize_zarr::node::join;
 use virtualize_zarr::{
-    Array, ChunkGrid, DataType, Endian, FillValue, Group, Node, Source, SourceId, ZarrFormat, chunk_indices,
+    ChunkGrid, DataType, Endian, FillValue, Group, Node, Source, SourceId, ZarrFormat, chunk_indices,
 };
 
 use super::chunks::{ChunkPlan, ChunkPlanner, item_type};
@@ -163,34 +163,6 @@ impl<'a> Mapper<'a> {
         if flattened.is_empty() { None } else { flattened.get(&(self.own.source.url.clone(), address)) }
     }
 
-    /// Maps a dataset as a single array.
-    pub(super) fn flattened_array(
-        &mut self,
-        place: &Place<'_>,
-        name: &str,
-        dataset: &Dataset,
-        flattened: &Result<Flattened>,
-        dimensions: (Vec<AxisDimension>, &mut Lengths),
-    ) -> Option<Array> {
-        let path = join(place.path, name);
-        match flattened {
-            Ok(Flattened::Structures(flat)) => {
-                let array = self.child_array(place, name, flat, dimensions)?;
-                let message = "its chunks are inlined: variable-length text is stored in the global heap";
-                self.report.info(Code::ChunksInlined, &path, message.to_owned());
-                self.describe_as(&path, dataset);
-                Some(array)
-            }
-            Ok(Flattened::Ragged { .. }) => None,
-            Err(error) => {
-                self.array_omitted(&path, error);
-                self.describe_as(&path, dataset);
-                self.report.arrays.entry(path).or_default().omitted = Some(error.to_string());
-                None
-            }
-        }
-    }
-
     /// Maps sequences to their items, which it returns, and to their row sizes, which it adds to the group.
     pub(super) fn ragged(
         &mut self,
@@ -232,7 +204,7 @@ impl<'a> Mapper<'a> {
     }
 
     /// Reports the source of an array as the dataset that it represents.
-    fn describe_as(&mut self, path: &str, dataset: &Dataset) {
+    pub(super) fn describe_as(&mut self, path: &str, dataset: &Dataset) {
         self.report.arrays.entry(path.to_owned()).or_default().describe(dataset, self.own.file);
     }
 }
@@ -500,29 +472,14 @@ pub fn heap_tasks(
 
 /// Whether a dataset can be mapped, given its values.
 fn is_wanted(dataset: &Dataset, options: &MapOptions) -> bool {
-    let is_mapped = |datatype| element_type(datatype, options.format).is_ok();
+    let is_mapped = |datatype: &Datatype| element_type(datatype, options.format).is_ok();
     match item_type(&dataset.datatype) {
         Datatype::Sequence { base, .. } => options.ragged && is_mapped(base),
         item if array_member(item).is_some() && !options.ragged => false,
-        item => holds_pointers(item) && is_mapped(&with_short_text(item)),
-    }
-}
-
-/// Returns a structure with text of one byte in place of its pointers.
-fn with_short_text(datatype: &Datatype) -> Datatype {
-    match datatype {
-        Datatype::Compound { size, members } => {
-            let mut members = members.clone();
-            for member in &mut members {
-                member.datatype = with_short_text(&member.datatype);
-            }
-            Datatype::Compound { size: *size, members }
+        item => {
+            let with_short_text = || Flat::default().push(item, 0, &mut std::iter::repeat(1));
+            holds_pointers(item) && with_short_text().is_ok_and(|datatype| is_mapped(&datatype))
         }
-        Datatype::Array { base, shape } if !pointers(base, 0).is_empty() => {
-            array_as_compound(base, shape).map_or_else(|_| datatype.clone(), |one| with_short_text(&one))
-        }
-        other if pointers(other, 0).is_empty() => other.clone(),
-        _ => BYTE,
     }
 }
 
@@ -559,9 +516,7 @@ fn task(
     };
     let mut plan = planner.plan()?;
     let missing = plan.missing_count(&shape);
-    if let Some(problem) = fill.problem.filter(|_| missing > 0) {
-        return Err(Error::no_fill_value(missing, problem));
-    }
+    fill.check_missing(missing)?;
     let item = item_type(&dataset.datatype);
     let mut contexts: BTreeMap<u32, Arc<HeapPointers>> = BTreeMap::new();
     let found = match item {

@@ -117,7 +117,9 @@ impl Mapper<'_> {
             let name = self.variable_name(name);
             if let (Some(Node::Array(array)), Some(Object::Dataset(dataset))) =
                 (&node, file.objects.get(child))
-                && has_parts(&dataset.datatype)
+                && let Datatype::Reference {
+                    kind: ReferenceKind::Region | ReferenceKind::Standard(_), ..
+                } = item_type(&dataset.datatype)
             {
                 let taken =
                     taken.get_or_insert_with(|| children.iter().map(|(name, _)| name.as_str()).collect());
@@ -147,22 +149,55 @@ impl Mapper<'_> {
         address: Address,
         dimensions: (Vec<AxisDimension>, &mut Lengths),
     ) -> Option<Node> {
+        let path = join(place.path, name);
         match self.own.file.objects.get(&address)? {
-            Object::Group(source) => self.child_group(place, name, address, source).map(Node::Group),
+            Object::Group(_) if place.ancestors.contains(&address) => {
+                let message = "the group is its own ancestor; link omitted";
+                self.report.warn(Code::LinkCycle, &path, message);
+                None
+            }
+            // The root is an ancestor, but not nested.
+            Object::Group(_) if place.ancestors.len() > DEPTH => {
+                self.omitted(&path, format!("groups are nested deeper than {DEPTH}"));
+                None
+            }
+            Object::Group(source) => {
+                let ancestors = [place.ancestors.as_slice(), &[address]].concat();
+                let (scopes, counters) = (place.scopes.clone(), place.counters);
+                Some(Node::Group(self.group(
+                    Place { path: &path, ancestors, scopes, counters },
+                    address,
+                    source,
+                )))
+            }
             Object::Dataset(dataset) => {
                 let array = match self.flattened(address) {
-                    Some(flattened) => self.flattened_array(place, name, dataset, flattened, dimensions),
                     None => self.child_array(place, name, dataset, dimensions),
+                    Some(Ok(Flattened::Structures(flat))) => {
+                        let array = self.child_array(place, name, flat, dimensions)?;
+                        let message =
+                            "its chunks are inlined: variable-length text is stored in the global heap";
+                        self.report.info(Code::ChunksInlined, &path, message);
+                        self.describe_as(&path, dataset);
+                        Some(array)
+                    }
+                    Some(Ok(Flattened::Ragged { .. })) => None,
+                    Some(Err(error)) => {
+                        self.array_omitted(&path, error);
+                        self.describe_as(&path, dataset);
+                        self.report.arrays.entry(path).or_default().omitted = Some(error.to_string());
+                        None
+                    }
                 };
                 array.map(|array| Node::Array(Box::new(array)))
             }
             Object::Unreadable(error) => {
-                self.omitted(&join(place.path, name), error.to_string());
+                self.omitted(&path, error.to_string());
                 None
             }
             Object::Datatype(_) => {
                 let message = "committed datatype omitted with its attributes: Zarr has no such node";
-                self.report.info(Code::DatatypeOmitted, &join(place.path, name), message.to_owned());
+                self.report.info(Code::DatatypeOmitted, &path, message);
                 None
             }
         }
@@ -177,33 +212,6 @@ impl Mapper<'_> {
     /// Returns the context for the conversion of attributes.
     pub(super) fn shown(&self) -> Shown<'_> {
         Shown { names: &self.names, shared: self.shared.lookup }
-    }
-
-    fn child_group(
-        &mut self,
-        place: &Place<'_>,
-        name: &str,
-        address: Address,
-        source: &SourceGroup,
-    ) -> Option<Group> {
-        let path = join(place.path, name);
-        if place.ancestors.contains(&address) {
-            let message = "the group is its own ancestor; link omitted";
-            self.report.warn(Code::LinkCycle, &path, message);
-            return None;
-        }
-        // The root is an ancestor, but not nested.
-        if place.ancestors.len() > DEPTH {
-            self.omitted(&path, format!("groups are nested deeper than {DEPTH}"));
-            return None;
-        }
-        let mut ancestors = place.ancestors.clone();
-        ancestors.push(address);
-        Some(self.group(
-            Place { path: &path, ancestors, scopes: place.scopes.clone(), counters: place.counters },
-            address,
-            source,
-        ))
     }
 
     /// Returns the dimensions of a dataset's axes and records their lengths; none for other objects.
@@ -273,44 +281,36 @@ impl Mapper<'_> {
                 self.omitted(&child, error.to_string());
                 continue;
             }
-            if let LinkTarget::External { file, path } = &link.target {
-                if self.options.follow_external {
+            let target = match &link.target {
+                LinkTarget::Hard(address) => Ok(*address),
+                LinkTarget::Soft(target) => {
+                    let found = self.shared.lookup.find(self.own.file, address, target).ok().flatten();
+                    let found = found.filter(|address| self.own.file.objects.contains_key(address));
+                    let link = || Error::unresolved(format!("the soft link to \"{target}\""), "is dangling");
+                    found.ok_or_else(link)
+                }
+                LinkTarget::External { file, path } if self.options.follow_external => {
                     self.links.push(ExternalLink { at: child, file: file.clone(), path: path.clone() });
-                } else {
+                    continue;
+                }
+                LinkTarget::External { file, path } => {
                     let message = format!("the link to \"{path}\" in the file \"{file}\" is not followed");
                     let warning = Diagnostic::warning(Code::LinkOmitted, &child, message)
                         .with(Remedy::turn_on(OptionName::FollowExternal, "follow it"));
                     self.report.diagnostics.push(warning);
+                    continue;
                 }
-                continue;
-            }
-            match self.target(address, link) {
+                LinkTarget::UserDefined(class) => {
+                    Err(Error::unsupported(format!("a link of class {class}"), "its meaning is not known"))
+                }
+                LinkTarget::Unreadable(error) => Err(error.clone().into()),
+            };
+            match target {
                 Ok(target) => children.push((name.into_owned(), target)),
                 Err(error) => self.report.warn(Code::LinkOmitted, &child, error.to_string()),
             }
         }
         children
-    }
-
-    fn target(&self, from: Address, link: &Link) -> Result<Address> {
-        match &link.target {
-            LinkTarget::Hard(address) => Ok(*address),
-            LinkTarget::Soft(target) => self
-                .shared
-                .lookup
-                .find(self.own.file, from, target)
-                .ok()
-                .flatten()
-                .filter(|address| self.own.file.objects.contains_key(address))
-                .ok_or_else(|| Error::unresolved(format!("the soft link to \"{target}\""), "is dangling")),
-            LinkTarget::External { path, .. } => {
-                Err(Error::unresolved(path.clone(), "leads to another file"))
-            }
-            LinkTarget::UserDefined(class) => {
-                Err(Error::unsupported(format!("a link of class {class}"), "its meaning is not known"))
-            }
-            LinkTarget::Unreadable(error) => Err(error.clone().into()),
-        }
     }
 
     fn omitted(&mut self, path: &str, why: String) {
@@ -397,17 +397,15 @@ impl<'a> Lookup<'a> {
     /// Returns the first link of a name.
     fn link<'f>(&self, group: &'f SourceGroup, name: &str) -> Option<&'f Link> {
         let mut sorted = self.sorted.borrow_mut();
-        let order = sorted.entry(std::ptr::from_ref(group)).or_insert_with(|| by_name(group));
+        let order = sorted.entry(std::ptr::from_ref(group)).or_insert_with(|| {
+            let mut order: Vec<usize> = (0..group.links.len()).collect();
+            order.sort_by_key(|at| group.links.get(*at).map(|link| link.name.as_str()));
+            order.into()
+        });
         let known = |at: &usize| group.links.get(*at).map(|link| link.name.as_str());
         let first = order.partition_point(|at| known(at) < Some(name));
         order.get(first).and_then(|at| group.links.get(*at)).filter(|link| link.name == name)
     }
-}
-
-fn by_name(group: &SourceGroup) -> Rc<[usize]> {
-    let mut order: Vec<usize> = (0..group.links.len()).collect();
-    order.sort_by_key(|at| group.links.get(*at).map(|link| link.name.as_str()));
-    order.into()
 }
 
 /// The path of each object in the hierarchy: the first one in breadth-first order of hard links.
@@ -530,14 +528,6 @@ pub fn reference_part(element: &Element) -> Option<Map<String, Value>> {
         Value::Object(part) => Some(part),
         _ => None,
     }
-}
-
-/// Whether elements may refer to less than an object.
-pub(super) fn has_parts(datatype: &Datatype) -> bool {
-    matches!(
-        item_type(datatype),
-        Datatype::Reference { kind: ReferenceKind::Region | ReferenceKind::Standard(_), .. }
-    )
 }
 
 impl Mapper<'_> {
