@@ -10,7 +10,6 @@ mod cf;
 pub mod hdf5;
 mod mapped;
 mod probe;
-mod readable;
 mod report;
 mod source_attribute;
 mod task;

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use virtualize_hdf5::model::Element;
 use virtualize_remedy::Code;
 use virtualize_zarr::cf::fill_value_attribute;
-use virtualize_zarr::{DataType, FillValue, ZarrFormat};
+use virtualize_zarr::{Conversion, DataType, FillValue, ZarrFormat};
 
 use super::{CfAttribute, CfAttributes};
 use crate::source_attribute::{float_json, number_json};
@@ -373,17 +373,14 @@ fn convert(attribute: &CfAttribute, data_type: &DataType) -> (Vec<Value>, Vec<St
 /// The conversion would change the value. Such a sentinel masks nothing in xarray either: it compares binary32 data with a
 /// binary64 1e20 as binary64.
 pub(super) fn cast(element: &Element, data_type: &DataType) -> Result<FillValue> {
+    let exact = |conversion: Conversion| conversion.exact().ok_or_else(|| inexact(element, data_type));
     let bytes = match (element, data_type) {
         (Element::Text(text), DataType::String) => return Ok(FillValue::Text(text.clone())),
         (Element::Text(text), DataType::FixedBytes(n)) => fixed(text.as_bytes(), *n),
         (Element::Bytes(bytes), DataType::FixedBytes(n) | DataType::RawBytes(n)) => fixed(bytes, *n),
-        (Element::Integer(value), data_type) => {
-            return FillValue::from_i128(data_type, *value)
-                .exact()
-                .ok_or_else(|| inexact(element, data_type));
-        }
+        (Element::Integer(value), data_type) => return exact(FillValue::from_i128(data_type, *value)),
         (Element::Float(value), data_type) if data_type.is_integer() => {
-            return FillValue::from_f64(data_type, *value).exact().ok_or_else(|| inexact(element, data_type));
+            return exact(FillValue::from_f64(data_type, *value));
         }
         (Element::Float(value), data_type) => number(*value, data_type),
         (Element::Complex(real, imaginary), DataType::Complex64 | DataType::Complex128) => {

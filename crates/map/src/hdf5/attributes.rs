@@ -12,7 +12,7 @@ use virtualize_remedy::Code;
 use virtualize_zarr::{DataType, Endian, ZarrFormat};
 
 use super::datatype::{element_type, endian_of, integer_data_type, is_boolean, numpy_time};
-use super::tree::{Lookup, ObjectNames, reference_part, reference_path};
+use super::tree::{reference_part, reference_path};
 use super::{Mapper, chunks};
 use crate::cf::packing::is_time_unit;
 use crate::cf::{CfAttribute, CfAttributes, FillPlan, write_sentinels};
@@ -40,48 +40,6 @@ const ATTRIBUTE: u64 = 128;
 /// Bytes of memory for a JSON value.
 const VALUE: u64 = 48;
 
-/// Context of the conversion: the paths of objects for references, and the budget.
-#[derive(Clone, Copy)]
-pub(super) struct Shown<'a> {
-    pub(super) names: &'a ObjectNames,
-    pub(super) shared: &'a Lookup<'a>,
-}
-
-impl Shown<'_> {
-    /// Returns the path of the object that an element refers to.
-    fn path(&self, element: &Element) -> Result<String> {
-        let path = reference_path(element, self.names)?;
-        self.shared.take("paths of references", path.len() as u64)?;
-        Ok(path)
-    }
-}
-
-/// Converts an attribute.
-pub(super) fn attribute_json(attribute: &Attribute, names: Shown<'_>) -> Result<Value> {
-    let shape = match &attribute.dataspace {
-        Dataspace::Null if is_text(&attribute.datatype) => return Ok("".into()),
-        Dataspace::Null => return Ok(Value::Array(Vec::new())),
-        Dataspace::Scalar => &[][..],
-        // h5netcdf flattens arrays of text.
-        Dataspace::Simple { .. } if is_text(&attribute.datatype) => &[attribute.elements.len() as u64][..],
-        Dataspace::Simple { shape, .. } => shape,
-    };
-    let convert = |element: &Element| element_json(element, &attribute.datatype, names);
-    let values = attribute.elements.iter().map(convert).collect::<Result<Vec<_>>>()?;
-    let count = shape.iter().try_fold(1u64, |product, n| product.checked_mul(*n));
-    if count != Some(values.len() as u64) {
-        return Err(Error::malformed(
-            "attribute",
-            format!("{} values for the shape {shape:?}", values.len()),
-        ));
-    }
-    Ok(match nest(values, shape) {
-        // h5netcdf returns the only element of a list of one.
-        Value::Array(mut items) if items.len() == 1 => items.pop().unwrap_or_default(),
-        other => other,
-    })
-}
-
 fn is_text(datatype: &Datatype) -> bool {
     matches!(datatype, Datatype::String { .. } | Datatype::VariableString { .. })
 }
@@ -97,63 +55,6 @@ fn nest(mut values: Vec<Value>, shape: &[u64]) -> Value {
         values = values.chunks(length).map(|items| Value::Array(items.to_vec())).collect();
     }
     Value::Array(values)
-}
-
-fn element_json(element: &Element, datatype: &Datatype, names: Shown<'_>) -> Result<Value> {
-    // Elements inside are counted when they are converted.
-    let bytes = match element {
-        Element::Text(text) => text.len() as u64,
-        Element::Region(_, Selection::Points(points)) => (points.len() as u64).saturating_mul(VALUE * 4),
-        Element::Region(_, Selection::Blocks(blocks)) => (blocks.len() as u64).saturating_mul(VALUE * 8),
-        _ => 0,
-    };
-    names.shared.take("attributes", bytes.saturating_add(VALUE))?;
-    Ok(match element {
-        Element::Integer(value) => match datatype {
-            Datatype::Enum { base, members } if is_boolean(base, members) => Value::Bool(*value != 0),
-            _ => integer_json(*value),
-        },
-        Element::Float(value) => float_json(*value),
-        Element::Complex(real, imaginary) => vec![float_json(*real), float_json(*imaginary)].into(),
-        Element::Text(text) => text.as_str().into(),
-        Element::Bytes(bytes) => {
-            return Err(Error::not_json(&format!("{} bytes that are not text", bytes.len())));
-        }
-        Element::Compound(members) => {
-            let types: &[_] = match datatype {
-                Datatype::Compound { members, .. } => members,
-                _ => &[],
-            };
-            let mut object = Map::new();
-            // Members are in the order of their types.
-            for (at, (name, element)) in members.iter().enumerate() {
-                let member = types.get(at).map_or(datatype, |member| &member.datatype);
-                names.shared.take("attributes", name.len() as u64)?;
-                object.insert(name.clone(), element_json(element, member, names)?);
-            }
-            Value::Object(object)
-        }
-        Element::List(items) => {
-            let item_type = match datatype {
-                Datatype::Array { base, .. } | Datatype::Sequence { base, .. } => base,
-                other => other,
-            };
-            let items = items.iter().map(|item| element_json(item, item_type, names));
-            let items = items.collect::<Result<Vec<_>>>()?;
-            match datatype {
-                Datatype::Array { shape, .. } => nest(items, shape),
-                _ => Value::Array(items),
-            }
-        }
-        Element::Object(None) => Value::Null,
-        Element::Object(Some(_)) => names.path(element)?.into(),
-        Element::Region(..) | Element::Attribute(..) => {
-            let mut reference = Map::from_iter([("path".to_owned(), names.path(element)?.into())]);
-            reference.extend(reference_part(element).unwrap_or_default());
-            Value::Object(reference)
-        }
-        Element::Unknown(name) => return Err(Error::not_json(&format!("a {name}"))),
-    })
 }
 
 /// Returns the attributes `flag_values` and `flag_meanings` of an enumeration (CF conventions, section 3.5), with underscores
@@ -177,6 +78,98 @@ pub(super) fn flags(datatype: &Datatype) -> Option<[(&'static str, Value); 2]> {
 }
 
 impl Mapper<'_> {
+    /// Converts an attribute.
+    fn attribute_json(&self, attribute: &Attribute) -> Result<Value> {
+        let shape = match &attribute.dataspace {
+            Dataspace::Null if is_text(&attribute.datatype) => return Ok("".into()),
+            Dataspace::Null => return Ok(Value::Array(Vec::new())),
+            Dataspace::Scalar => &[][..],
+            // h5netcdf flattens arrays of text.
+            Dataspace::Simple { .. } if is_text(&attribute.datatype) => {
+                &[attribute.elements.len() as u64][..]
+            }
+            Dataspace::Simple { shape, .. } => shape,
+        };
+        let convert = |element: &Element| self.element_json(element, &attribute.datatype);
+        let values = attribute.elements.iter().map(convert).collect::<Result<Vec<_>>>()?;
+        let count = shape.iter().try_fold(1u64, |product, n| product.checked_mul(*n));
+        if count != Some(values.len() as u64) {
+            return Err(Error::malformed(
+                "attribute",
+                format!("{} values for the shape {shape:?}", values.len()),
+            ));
+        }
+        Ok(match nest(values, shape) {
+            // h5netcdf returns the only element of a list of one.
+            Value::Array(mut items) if items.len() == 1 => items.pop().unwrap_or_default(),
+            other => other,
+        })
+    }
+
+    /// Converts an element. Elements inside take memory when they are converted.
+    fn element_json(&self, element: &Element, datatype: &Datatype) -> Result<Value> {
+        let bytes = match element {
+            Element::Text(text) => text.len() as u64,
+            Element::Region(_, Selection::Points(points)) => (points.len() as u64).saturating_mul(VALUE * 4),
+            Element::Region(_, Selection::Blocks(blocks)) => (blocks.len() as u64).saturating_mul(VALUE * 8),
+            _ => 0,
+        };
+        self.take("attributes", bytes.saturating_add(VALUE))?;
+        Ok(match element {
+            Element::Integer(value) => match datatype {
+                Datatype::Enum { base, members } if is_boolean(base, members) => Value::Bool(*value != 0),
+                _ => integer_json(*value),
+            },
+            Element::Float(value) => float_json(*value),
+            Element::Complex(real, imaginary) => vec![float_json(*real), float_json(*imaginary)].into(),
+            Element::Text(text) => text.as_str().into(),
+            Element::Bytes(bytes) => {
+                return Err(Error::not_json(&format!("{} bytes that are not text", bytes.len())));
+            }
+            Element::Compound(members) => {
+                let types: &[_] = match datatype {
+                    Datatype::Compound { members, .. } => members,
+                    _ => &[],
+                };
+                let mut object = Map::new();
+                // Members are in the order of their types.
+                for (at, (name, element)) in members.iter().enumerate() {
+                    let member = types.get(at).map_or(datatype, |member| &member.datatype);
+                    self.take("attributes", name.len() as u64)?;
+                    object.insert(name.clone(), self.element_json(element, member)?);
+                }
+                Value::Object(object)
+            }
+            Element::List(items) => {
+                let item_type = match datatype {
+                    Datatype::Array { base, .. } | Datatype::Sequence { base, .. } => base,
+                    other => other,
+                };
+                let items = items.iter().map(|item| self.element_json(item, item_type));
+                let items = items.collect::<Result<Vec<_>>>()?;
+                match datatype {
+                    Datatype::Array { shape, .. } => nest(items, shape),
+                    _ => Value::Array(items),
+                }
+            }
+            Element::Object(None) => Value::Null,
+            Element::Object(Some(_)) => self.path(element)?.into(),
+            Element::Region(..) | Element::Attribute(..) => {
+                let mut reference = Map::from_iter([("path".to_owned(), self.path(element)?.into())]);
+                reference.extend(reference_part(element).unwrap_or_default());
+                Value::Object(reference)
+            }
+            Element::Unknown(name) => return Err(Error::not_json(&format!("a {name}"))),
+        })
+    }
+
+    /// Returns the path of the object that an element refers to.
+    fn path(&self, element: &Element) -> Result<String> {
+        let path = reference_path(element, &self.names)?;
+        self.take("paths of references", path.len() as u64)?;
+        Ok(path)
+    }
+
     /// Returns the attributes of an array: those of the dataset, the fill values in the notation of the Zarr format, and
     /// what follows from its datatype.
     pub(super) fn array_attributes(
@@ -251,7 +244,7 @@ impl Mapper<'_> {
         if self.options.source_attributes {
             // An attribute that has no value is omitted, and for a spent budget the file is refused.
             let with_type = |attribute: &&Attribute| {
-                let json = || attribute_json(attribute, self.shown()).ok().map(SourceValue::Json);
+                let json = || self.attribute_json(attribute).ok().map(SourceValue::Json);
                 let value = source_value(attribute).or_else(json)?;
                 let kept = SourceAttribute { name: attribute.name.clone(), value };
                 self.take("attributes", kept.weight()).ok().map(|()| kept)
@@ -266,7 +259,7 @@ impl Mapper<'_> {
                 Err(Error::name(name, "is reserved for the names of dimensions"))
             } else {
                 let taken = self.take("attributes", ATTRIBUTE.saturating_add(name.len() as u64));
-                taken.and_then(|()| attribute_json(attribute, self.shown()))
+                taken.and_then(|()| self.attribute_json(attribute))
             };
             match value {
                 Ok(value) => drop(converted.insert(name.to_owned(), value)),
@@ -365,6 +358,14 @@ fn numpy_type(datatype: &Datatype) -> Option<NumpyType> {
         Datatype::Compound { size, members } => match number_type(datatype) {
             Some(complex) => plain(complex),
             None => {
+                let field = |member: &Member| {
+                    let (item, shape) = match &member.datatype {
+                        Datatype::Array { base, shape } => (base.as_ref(), shape.clone()),
+                        other => (other, Vec::new()),
+                    };
+                    let data_type = numpy_type(item)?;
+                    Some(NumpyField { name: member.name.clone(), offset: member.offset, data_type, shape })
+                };
                 let fields = members.iter().map(field).collect::<Option<_>>()?;
                 Some(NumpyType::Struct { size: *size, fields })
             }
@@ -378,14 +379,6 @@ fn number_type(datatype: &Datatype) -> Option<String> {
     let element = element_type(datatype, ZarrFormat::V3).ok()?;
     let is_float = element.data_type.is_float() || element.data_type.is_complex();
     (is_float && element.is_stored_as_it_is()).then(|| numpy_name(&element.data_type, element.endian))
-}
-
-fn field(member: &Member) -> Option<NumpyField> {
-    let (data_type, shape) = match &member.datatype {
-        Datatype::Array { base, shape } => (numpy_type(base)?, shape.clone()),
-        other => (numpy_type(other)?, Vec::new()),
-    };
-    Some(NumpyField { name: member.name.clone(), offset: member.offset, data_type, shape })
 }
 
 /// Returns elements of a type that [`numpy_type`] converts, in its byte order.

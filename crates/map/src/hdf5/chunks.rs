@@ -445,7 +445,16 @@ impl ChunkPlanner<'_> {
         if let Some(why) = reason {
             return self.inline_all(plan, &chunks, why);
         }
-        let mismatched = self.mismatched_chunks(&chunks, mask, &codecs);
+        // The chunks that the codecs of the array do not decode as they are stored.
+        let bounded = codecs.iter().any(|codec| matches!(codec, Codec::Lzf));
+        let same_filters = table.filter_masks.is_empty() || table.filter_masks.values().all(|m| *m == mask);
+        let mismatched = if same_filters && !chunked.unfiltered_edges && !bounded {
+            Vec::new()
+        } else {
+            self.made_chunks(&chunks, |applied, length| {
+                applied != codecs || !Codec::clients_decode(&codecs, length, chunks.bytes)
+            })
+        };
         let optional = if mismatched.is_empty() { None } else { chunks.optional_codecs() };
         let (codecs, mismatched) = match optional {
             Some((optional, exceptions)) if exceptions.len() <= mismatched.len() => {
@@ -519,42 +528,29 @@ impl ChunkPlanner<'_> {
 
     /// Plans to make every allocated chunk.
     fn inline_all(&self, mut plan: ChunkPlan, chunks: &Chunks<'_>, why: String) -> Result<ChunkPlan> {
-        let table = &chunks.chunked.chunks;
-        self.check_limit(table.addresses.len() as u64, &chunks.shape, &why)?;
-        for (position, range) in entries(table) {
-            let codecs = chunks.pipeline.applied(chunks.mask(position));
-            let content = chunks.inside(position, self.content(&chunks.shape, PieceBytes::At(range), codecs));
-            plan.inline.push((position, content));
-        }
+        self.check_limit(chunks.chunked.chunks.addresses.len() as u64, &chunks.shape, &why)?;
+        plan.inline = self.made_chunks(chunks, |_, _| true);
         plan.inline_reason = Some(why);
         Ok(plan)
     }
 
-    /// Returns the chunks that the codecs of the array do not decode as they are stored, with their content.
-    fn mismatched_chunks(
+    /// Returns position and content of the chunks that `is_made` selects by their codecs and stored length.
+    fn made_chunks(
         &self,
         chunks: &Chunks<'_>,
-        mask: u32,
-        codecs: &[Codec],
+        is_made: impl Fn(&[Codec], u64) -> bool,
     ) -> Vec<(u64, ChunkContent)> {
-        let table = &chunks.chunked.chunks;
-        let bounded = codecs.iter().any(|codec| matches!(codec, Codec::Lzf));
-        let same_filters = table.filter_masks.is_empty() || table.filter_masks.values().all(|m| *m == mask);
-        if same_filters && !chunks.chunked.unfiltered_edges && !bounded {
-            return Vec::new();
-        }
         let mut by_mask: BTreeMap<u32, Vec<Codec>> = BTreeMap::new();
-        let mut mismatched = Vec::new();
-        for (position, range) in entries(table) {
+        let mut made = Vec::new();
+        for (position, range) in entries(&chunks.chunked.chunks) {
             let mask = chunks.mask(position);
             let applied = by_mask.entry(mask).or_insert_with(|| chunks.pipeline.applied(mask));
-            let is_decodable = Codec::clients_decode(codecs, range.length, chunks.bytes);
-            if applied != codecs || !is_decodable {
+            if is_made(applied, range.length) {
                 let content = self.content(&chunks.shape, PieceBytes::At(range), applied.clone());
-                mismatched.push((position, chunks.inside(position, content)));
+                made.push((position, chunks.inside(position, content)));
             }
         }
-        mismatched
+        made
     }
 }
 

@@ -426,7 +426,10 @@ impl Fields {
                 }
                 "DimList" => {
                     if let Some(field) = field.take() {
-                        fields.names.insert((structure.clone(), field), list(value));
+                        // A list such as `("YDim","XDim")`.
+                        let list = value.trim().trim_start_matches('(').trim_end_matches(')').split(',');
+                        let names = list.map(|name| name.trim().trim_matches('"').to_owned()).collect();
+                        fields.names.insert((structure.clone(), field), names);
                     }
                 }
                 key if Grid::KEYS.contains(&key) && kind == "GRIDS" => {
@@ -458,12 +461,6 @@ impl Fields {
         };
         (names.len() == shape.len() && names.iter().zip(shape).all(fits)).then_some(names)
     }
-}
-
-/// Parses a list such as `("YDim","XDim")`.
-fn list(value: &str) -> Vec<String> {
-    let inner = value.trim().trim_start_matches('(').trim_end_matches(')');
-    inner.split(',').map(|name| name.trim().trim_matches('"').to_owned()).collect()
 }
 
 #[cfg(test)]

@@ -32,10 +32,9 @@ impl DatasetFill {
     /// The value does not have the size of an element, or cannot be converted to the array's type.
     pub(super) fn of(dataset: &Dataset, element: &ElementType) -> Result<Self> {
         let zero = FillValue::zero(&element.data_type);
-        let (header, problem) = match decode(&dataset.fill, element)? {
-            Ok(scalar) => (scalar, None),
-            Err(problem) => (zero.clone(), Some(problem)),
-        };
+        let decoded = decode(&dataset.fill, element)?;
+        let problem = decoded.as_ref().err().copied();
+        let header = decoded.unwrap_or_else(|_| zero.clone());
         // Virtual datasets read as their fill value whatever its write time is.
         let is_written =
             dataset.fill.write_time != FillTime::Never || matches!(dataset.layout, Layout::Virtual(_));

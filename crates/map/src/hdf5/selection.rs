@@ -5,9 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use virtualize_bytes::{Address, Budget};
+use virtualize_bytes::Budget;
 use virtualize_hdf5::model::{Dataspace, File, Layout, Object, Selection, Slab, VirtualMapping};
 
+use super::heap::DatasetKey;
 use super::links::{OtherFile, OtherFiles, grown, no_dataset};
 use super::tree::Lookup;
 use crate::mapped::resolve_relative;
@@ -232,9 +233,6 @@ fn too_large() -> Error {
     Error::overflow("the extent")
 }
 
-/// A dataset: url of its file, and address in it.
-type Key = (String, Address);
-
 /// A virtual dataset with a definite extent, and mappings with definite selections.
 #[derive(Clone, PartialEq, Debug)]
 struct ResolvedExtent {
@@ -247,7 +245,7 @@ struct View<'a> {
     own: &'a str,
     file: &'a File,
     others: &'a OtherFiles,
-    known: &'a BTreeMap<Key, Result<ResolvedExtent>>,
+    known: &'a BTreeMap<DatasetKey, Result<ResolvedExtent>>,
     lookup: &'a Lookup<'a>,
 }
 
@@ -258,7 +256,7 @@ pub fn resolve_extents(file: &mut File, own: &str, others: &mut OtherFiles, budg
         OtherFile::Read(file, _) if url != own => Some((url.as_str(), file.as_ref())),
         _ => None,
     });
-    let mut open: Vec<Key> = Vec::new();
+    let mut open: Vec<DatasetKey> = Vec::new();
     for (url, file) in std::iter::once((own, &*file)).chain(read) {
         let objects = file.objects.iter().filter(|(_, object)| mappings(object).iter().any(is_open));
         open.extend(objects.map(|(address, _)| (url.to_owned(), *address)));
@@ -270,7 +268,7 @@ pub fn resolve_extents(file: &mut File, own: &str, others: &mut OtherFiles, budg
     for _ in 0..PASSES {
         let lookup = Lookup::new(budget);
         let view = View { own, file, others, known: &known, lookup: &lookup };
-        let next: BTreeMap<Key, _> = open.iter().map(|key| (key.clone(), view.resolve(key))).collect();
+        let next: BTreeMap<DatasetKey, _> = open.iter().map(|key| (key.clone(), view.resolve(key))).collect();
         let is_final = next == known;
         known = next;
         if is_final {
@@ -332,7 +330,7 @@ impl View<'_> {
         Ok(self.others.read(url, url)?.map(|other| other.file))
     }
 
-    fn resolve(&self, (url, address): &Key) -> Result<ResolvedExtent> {
+    fn resolve(&self, (url, address): &DatasetKey) -> Result<ResolvedExtent> {
         let object = self.file(url)?.and_then(|file| file.objects.get(address));
         let Some(Object::Dataset(dataset)) = object else { return Err(no_dataset()) };
         let Dataspace::Simple { shape, max_shape } = &dataset.dataspace else {
@@ -386,7 +384,10 @@ impl View<'_> {
                 _ => Err(malformed("only one of its two selections has an end")),
             }?;
         }
-        let shape = extent.over(shape);
+        let sizes = shape.iter().zip(&extent.grown).zip(&extent.least);
+        let size =
+            |((size, grown), least): ((&u64, &Option<u64>), &u64)| grown.map_or(*size, |n| n.max(*least));
+        let shape: Vec<u64> = sizes.map(size).collect();
         let most = max_shape.as_deref().unwrap_or_default();
         if shape.iter().zip(most).any(|(size, most)| most.is_some_and(|most| *size > most)) {
             return Err(malformed(format!("its sources make {shape:?} elements, more than it may have")));
@@ -464,12 +465,6 @@ impl Extent {
             *grown = Some(grown.unwrap_or(0).max(end));
         }
         Ok(())
-    }
-
-    /// Returns the resulting extent, for the one that the file declares.
-    fn over(&self, shape: &[u64]) -> Vec<u64> {
-        let sizes = shape.iter().zip(&self.grown).zip(&self.least);
-        sizes.map(|((size, grown), least)| grown.map_or(*size, |grown| grown.max(*least))).collect()
     }
 }
 

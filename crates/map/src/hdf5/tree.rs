@@ -16,7 +16,6 @@ use virtualize_remedy::{Code, OptionName, Remedy};
 use virtualize_zarr::node::join;
 use virtualize_zarr::{Array, Group, Node};
 
-use super::attributes::Shown;
 use super::chunks::item_type;
 use super::dimensions::{
     AxisDimension, Counters, Dimensions, Lengths, NON_COORDINATE, axis_dimensions, is_dimension_only,
@@ -207,11 +206,6 @@ impl Mapper<'_> {
     pub(super) fn variable_name<'n>(&self, name: &'n str) -> &'n str {
         let shown = name.strip_prefix(NON_COORDINATE).filter(|name| !name.is_empty());
         shown.filter(|_| self.own.file.classic.is_none()).unwrap_or(name)
-    }
-
-    /// Returns the context for the conversion of attributes.
-    pub(super) fn shown(&self) -> Shown<'_> {
-        Shown { names: &self.names, shared: self.shared.lookup }
     }
 
     /// Returns the dimensions of a dataset's axes and records their lengths; none for other objects.
