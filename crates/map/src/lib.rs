@@ -11,7 +11,6 @@ pub mod hdf5;
 mod mapped;
 mod probe;
 mod report;
-mod source_attribute;
 mod task;
 pub mod tiff;
 
@@ -25,9 +24,9 @@ pub use crate::cf::{Axis, describe_grids, grid_axes, netcdf_default_fill, regula
 pub use crate::mapped::{Mapped, Omitted};
 pub use crate::probe::{Finding, SampleLimits, image_codec, keeps_jpeg_colors, sample, settle};
 pub use crate::report::{
-    ArrayReport, Diagnostic, Error, FillDecision, FillPolicy, FillSource, Outcome, Report, Severity,
+    ArrayReport, Diagnostic, Error, FillDecision, FillPolicy, FillSource, NumpyField, NumpyType, Outcome,
+    Report, Severity, SourceAttribute, SourceValue,
 };
-pub use crate::source_attribute::{NumpyField, NumpyType, SourceAttribute, SourceValue};
 pub use crate::task::{
     ChunkContent, ElementPart, ElementTransform, InlineTask, LercLayout, Piece, PieceBytes, ReferenceText,
     StoredChange,

@@ -9,7 +9,7 @@ use virtualize_zarr::cf::fill_value_attribute;
 use virtualize_zarr::{Conversion, DataType, FillValue, ZarrFormat};
 
 use super::{CfAttribute, CfAttributes};
-use crate::source_attribute::{float_json, number_json};
+use crate::report::{float_json, number_json};
 use crate::{Error, FillDecision, FillPolicy, FillSource, Outcome, Result, Severity};
 
 /// Result of the policy for one array.

@@ -13,7 +13,7 @@ use virtualize_zarr::{
 
 use super::fill::{cast, wrapped};
 use super::{CfAttributes, FACTORS};
-use crate::source_attribute::float_json;
+use crate::report::float_json;
 use crate::{ArrayReport, Diagnostic, Error, Result, Severity};
 
 /// Turns packed numbers into floats by codecs. `is_time` says that other variables make them times.

@@ -16,7 +16,7 @@ use super::tree::{reference_part, reference_path};
 use super::{Mapper, chunks};
 use crate::cf::packing::is_time_unit;
 use crate::cf::{CfAttribute, CfAttributes, FillPlan, write_sentinels};
-use crate::source_attribute::{
+use crate::report::{
     NumpyField, NumpyType, SourceAttribute, SourceValue, float_json, integer_json, numpy_name,
 };
 use crate::task::{significant, unsigned};

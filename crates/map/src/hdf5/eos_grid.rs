@@ -12,7 +12,7 @@ use virtualize_zarr::{Group, Node, node::join};
 
 use super::Mapper;
 use super::tree::Place;
-use crate::source_attribute::{SourceAttribute, SourceValue};
+use crate::report::{SourceAttribute, SourceValue};
 use crate::tiff::georeference::{GRID_MAPPING, add_grid};
 
 /// Names of the dimensions of a grid.

@@ -12,7 +12,7 @@ use super::georeference::RASTER_TYPE;
 use super::image::Geometry;
 use super::nodata::{Nodata, atof};
 use crate::cf::packing::is_time_unit;
-use crate::source_attribute::float_json;
+use crate::report::float_json;
 use crate::{Diagnostic, Severity};
 
 /// Names with a meaning to readers: attributes of CF and the NetCDF conventions that change or relate data, those of xarray

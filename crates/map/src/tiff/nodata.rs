@@ -14,7 +14,7 @@ use virtualize_tiff::model::{GdalItem, Ifd, SampleFormat};
 use virtualize_zarr::cf::fill_value_attribute;
 use virtualize_zarr::{DataType, FillValue, ZarrFormat};
 
-use crate::source_attribute::number_json;
+use crate::report::number_json;
 use crate::{Diagnostic, Error, FillDecision, FillPolicy, FillSource, Outcome, Result};
 
 /// Metadata items that hold nodata, in order of priority after the tag.

@@ -5,7 +5,7 @@ use virtualize_tiff::model::{Image, SampleFormat};
 use virtualize_zarr::{Array, DataType, Endian, Field, FillValue};
 
 use crate::cf::packing::{Factor, Packing, UnpackRefusal, refusal_diagnostic};
-use crate::source_attribute::numpy_name;
+use crate::report::numpy_name;
 use crate::{ArrayReport, ComplexIntegers, Error, Mapped, Result};
 
 /// The samples of an image, as elements of the array and as stored.

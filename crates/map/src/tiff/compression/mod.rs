@@ -13,7 +13,7 @@ use virtualize_zarr::{
 };
 
 use super::sample::{Sample, Storage};
-use crate::source_attribute::numpy_name;
+use crate::report::numpy_name;
 use crate::{Error, Result};
 
 /// The encoding of an image's strips or tiles.
