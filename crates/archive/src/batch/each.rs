@@ -85,7 +85,7 @@ pub(super) struct Each {
     pub(super) format: Format,
     /// Extension of the outputs.
     pub(super) extension: &'static str,
-    /// Whether to replace existing outputs that are folders; files are always replaced.
+    /// Whether to replace existing outputs that are folders; JSON files are always replaced.
     pub(super) overwrite: bool,
     /// How source URLs are written.
     pub(super) relocation: Relocation,

@@ -172,14 +172,16 @@ impl Batch {
                     }
                 }
             }
+            let mut done = HashSet::new();
             for (id, found) in self.changed(untold).await? {
                 journal.found(id, found.as_ref())?;
+                done.insert(id);
             }
             let mut again: HashSet<i64> =
                 self.changed(present).await?.into_iter().map(|(id, _)| id).collect();
             let created = self.changed(absent).await?.into_iter().filter(|(_, found)| found.is_some());
             again.extend(created.map(|(id, _)| id));
-            for file in files.iter().filter(|file| again.contains(&file.id)) {
+            for file in files.iter().filter(|file| again.contains(&file.id) && !done.contains(&file.id)) {
                 journal.found(file.id, Some(&file.item))?;
             }
             let Some(last) = last else { return Ok(()) };

@@ -79,7 +79,7 @@ pub struct Batch {
     pub layout: Layout,
     /// How incompatible files, and files with equal coordinates, are treated.
     pub plan: PlanOptions,
-    /// Whether an output of several files (a folder or prefix) is replaced; a single file always is.
+    /// Whether an output of several files (a folder or prefix) is replaced; a single JSON file always is.
     pub overwrite: bool,
     /// How the URLs of sources are written; relative URLs are relative to the output.
     pub relocation: Relocation,

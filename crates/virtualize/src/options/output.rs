@@ -106,7 +106,7 @@ impl clap::ValueEnum for OutputFormat {
 pub struct WriteOptions {
     /// Replace an existing output that is a folder or prefix
     ///
-    /// A folder or prefix that contains anything else is never replaced. A single file always is.
+    /// A folder or prefix that contains anything else is never replaced. A single JSON file always is, another file never.
     #[cfg_attr(feature = "clap", arg(long, requires = "output"))]
     pub overwrite: bool,
     /// Rows per Parquet file (kerchunk-parquet) [default: 100000]
