@@ -16,7 +16,7 @@ use virtualize::{
 use virtualize_remedy::alternatives;
 
 use crate::{
-    Error, Event, Item, Journal, Layout, Member, Result,
+    Along, Error, Event, Item, Journal, Layout, Member, Result,
     compat::{Difference, Signature, differences, form_segments},
     error::{CombineError, Note, Problem},
     event::Events,
@@ -202,7 +202,7 @@ impl Combination {
                 Remedy::set(OptionName::OnMismatch, "split", "write the groups as datasets of their own");
             CombineError::of("segments", Problem::new(reason).with(remedy))
         })?;
-        notes.extend(unknown_arrays(&self.layout, &hierarchy));
+        notes.extend(rules_without_effect(&self.layout, &hierarchy));
         let setup = ReaderSetup::of(&hierarchy);
         let notes = notes.iter().map(|note| format!("{}: {}", note.subject, note.text));
         let notes = notes.chain(setup.hint()).collect();
@@ -210,19 +210,31 @@ impl Combination {
     }
 }
 
-/// Returns a note about each array that the layout names and no file has.
-fn unknown_arrays(layout: &Layout, hierarchy: &Hierarchy) -> Vec<Note> {
+/// Returns a note about each array that the layout names and no file has, or that is not taken from the first file as the
+/// layout says.
+fn rules_without_effect(layout: &Layout, hierarchy: &Hierarchy) -> Vec<Note> {
     let arrays = hierarchy.arrays();
     let paths = || arrays.iter().map(|(path, _)| path.as_str());
     // Each set is a group, so paths in files are ends of paths in the output.
-    let exists = |name: &str| {
+    let is_named = |path: &str, name: &str| {
         let name = name.trim_start_matches('/');
-        paths().any(|path| path == name || path.ends_with(&format!("/{name}")))
+        path == name || path.ends_with(&format!("/{name}"))
     };
     let named = [&layout.concat_vars, &layout.assume_equal, &layout.optional].into_iter().flatten();
-    let unknown = named.filter(|name| *name != "*" && !exists(name));
+    let unknown = named.filter(|name| *name != "*" && !paths().any(|path| is_named(path, name)));
     let text = |name: &String| format!("no file has this array{}", alternatives("arrays", name, paths()));
-    unknown.map(|name| Note::new(name, text(name))).collect()
+    let unknown = unknown.map(|name| Note::new(name, text(name)));
+    let joined = layout.assume_equal.iter().filter_map(|name| {
+        let array = arrays.iter().find(|(path, _)| is_named(path, name))?.1;
+        let along = layout.along.iter().map(Along::name);
+        let dimension =
+            along.into_iter().find(|own| array.dimension_names.iter().flatten().any(|it| it == own))?;
+        Some(Note::new(
+            name,
+            format!("files are joined along its dimension {dimension}: the rule first has no effect"),
+        ))
+    });
+    unknown.chain(joined).collect()
 }
 
 /// The combined dataset.

@@ -552,3 +552,10 @@ def test_converted_times_have_units_that_xarray_decodes(tmp_path, fmt, units):
     nanoseconds = {"hours": 3_600_000_000_000, "us": 1_000, "S": 1_000_000_000}
     expected = [np.datetime64("2000-01-01", "ns") + np.timedelta64(3600 * n * nanoseconds[text.split()[0]], "ns") for text, at in zip(units, ([1, 2], [3, 4])) for n in at]
     assert sorted(got.time.values.astype("M8[ns]").tolist()) == sorted(np.array(expected).tolist())
+
+
+def test_the_first_file_alone_is_not_taken_along_the_dimension(tmp_path, fmt):
+    files = [write(tmp_path / f"{k}.nc", xr.Dataset({"v": ("time", np.arange(2) + k), "z": ("x", np.arange(3))}, coords={"time": [2 * k, 2 * k + 1]})) for k in range(2)]
+    got, messages = combined(tmp_path, fmt, files, "--concat-dim", "time", "--var", "v=first", "--var", "z=first")
+    assert got.v.values.tolist() == [0, 1, 1, 2]
+    assert "v: files are joined along its dimension time: the rule first has no effect" in messages and "z: files" not in messages
