@@ -95,10 +95,19 @@ impl ChunkTree<'_, '_> {
     }
 }
 
+/// What the parent of a node declares of it.
+pub(crate) struct Expected {
+    level: u8,
+    /// Offsets of its first key.
+    start: Vec<[u8; 8]>,
+    /// Offsets of the first key of the next node.
+    end: Vec<[u8; 8]>,
+}
+
 /// The level must decrease by one from parent to child, which excludes cycles.
 impl Tree for ChunkTree<'_, '_> {
-    /// Expected level; `None` for the root.
-    type Part = Option<u8>;
+    /// `None` for the root.
+    type Part = Option<Expected>;
 
     fn result(&mut self) -> &mut Result<(), Error> {
         &mut self.job.result
@@ -107,9 +116,9 @@ impl Tree for ChunkTree<'_, '_> {
     fn visit(
         &mut self,
         range: ByteRange,
-        expected: &Option<u8>,
+        expected: &Option<Expected>,
         bytes: &Bytes,
-    ) -> Result<Vec<(ByteRange, Option<u8>)>, Error> {
+    ) -> Result<Vec<(ByteRange, Option<Expected>)>, Error> {
         let mut reader = Reader::new(NODE, bytes, range.start, self.format);
         reader.signature(b"TREE")?;
         let (kind, level, count) = (reader.u8()?, reader.u8()?, u64::from(reader.u16()?));
@@ -120,8 +129,8 @@ impl Tree for ChunkTree<'_, '_> {
             return Err(reader.malformed(format!("{count} entries, expected at most {}", self.most)));
         }
         match expected {
-            Some(expected) if *expected != level => {
-                return Err(reader.malformed(format!("level {level}, expected {expected}")));
+            Some(expected) if expected.level != level => {
+                return Err(reader.malformed(format!("level {level}, expected {}", expected.level)));
             }
             None if u32::from(level) > self.max_depth => {
                 let problem = format!("level {level}, expected at most {}", self.max_depth);
@@ -139,7 +148,8 @@ impl Tree for ChunkTree<'_, '_> {
         }
         let saved = std::mem::take(&mut self.last);
         let mut last: &[[u8; 8]] = &saved;
-        let mut children = Vec::new();
+        let mut first: Option<&[[u8; 8]]> = None;
+        let mut children: Vec<(ByteRange, Option<Expected>)> = Vec::new();
         let key_size = self.key_size();
         for n in 0..=count {
             // A node ends with a key, which the next node may start with.
@@ -151,15 +161,43 @@ impl Tree for ChunkTree<'_, '_> {
                     reader.malformed(format!("key {found:?} after {last:?}, expected ascending keys"))
                 );
             }
+            if let Some((_, Some(child))) = children.last_mut() {
+                child.end = offsets.to_vec();
+            }
+            if count > 0 && (level > 0 || n == count) {
+                let layout = self.job.request.layout;
+                let lengths = layout.chunk_shape.iter().chain([&layout.element_size]);
+                let is_multiple = |(offset, length): (u64, &u64)| offset.checked_rem(*length) == Some(0);
+                if !words_of(offsets).zip(lengths).all(is_multiple) {
+                    let found = Vec::from_iter(words_of(offsets));
+                    return Err(
+                        reader.malformed(format!("key {found:?}, expected multiples of the chunk shape"))
+                    );
+                }
+            }
             if n == count {
                 break;
             }
+            first.get_or_insert(offsets);
             last = offsets;
             let address = reader.defined_address()?;
             match level.checked_sub(1) {
                 None => self.add(&reader, key, address)?,
-                Some(below) => children.push((self.node_range(address), Some(below))),
+                Some(level) => {
+                    let child = Expected { level, start: offsets.to_vec(), end: Vec::new() };
+                    children.push((self.node_range(address), Some(child)));
+                }
             }
+        }
+        // libhdf5 searches a child only for chunks between these keys.
+        if let (Some(Expected { start, end, .. }), Some(first)) = (expected, first)
+            && (words_of(first).lt(words_of(start)) || words_of(last).ge(words_of(end)))
+        {
+            let [first, last, start, end] =
+                [first, last, start, end].map(|words| Vec::from_iter(words_of(words)));
+            let problem =
+                format!("keys {first:?} to {last:?}, expected those from {start:?} to below {end:?}");
+            return Err(reader.malformed(problem));
         }
         self.last = last.to_vec();
         if level == 1 {
@@ -169,8 +207,10 @@ impl Tree for ChunkTree<'_, '_> {
     }
 
     /// Returns the size of the leaves of full nodes, or of those of all chunks.
-    fn bytes_below(&self, level: &[Step<Option<u8>>]) -> u64 {
-        let Some(Step { part: Some(height @ 1..), range, .. }) = level.first() else { return 0 };
+    fn bytes_below(&self, level: &[Step<Option<Expected>>]) -> u64 {
+        let Some(Step { part: Some(Expected { level: height @ 1.., .. }), range, .. }) = level.first() else {
+            return 0;
+        };
         let below = self.most.saturating_pow((*height).into()).saturating_mul(level.len() as u64);
         let leaves = below.min(self.job.columns.grid.total.div_ceil(self.most.max(1)));
         leaves.saturating_mul(range.length)
@@ -309,6 +349,16 @@ mod tests {
             let mut bytes = node(0, &[(0, 0x9000)]);
             bytes[40] = 1;
             assert!(message(&bytes).contains("chunk offset 1, expected a multiple"));
+        }
+
+        /// libhdf5 2.0 shows the fill value in chunks that it does not find by the keys of the parent.
+        #[test]
+        fn rejects_keys_outside_of_those_in_the_parent() {
+            for (first, second) in [(leaf(0..4), leaf(4..5)), (leaf(0..2), leaf(2..5))] {
+                let nodes = [(64, node(1, &[(0, 16384), (3, 8192)])), (16384, first), (8192, second)];
+                let error = table(9, 1000, &nodes).unwrap_err().to_string();
+                assert!(error.contains("expected those from"), "{error}");
+            }
         }
 
         #[test]

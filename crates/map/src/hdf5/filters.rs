@@ -164,7 +164,7 @@ fn codec(filter: &Filter) -> Result<Option<Codec>> {
         32008 => Codec::Hdf5Bitshuffle(filter.parameters.clone()),
         32015 => Codec::Zstd { level: i32::from(level(parameter(0).unwrap_or(3), 22)), checksum: false },
         32018 => Codec::JpegLs { by_pixel: false },
-        BLOSC2 => Codec::Blosc2,
+        BLOSC2 => blosc2(filter)?,
         32017 | 32024 => return sz(filter),
         32028 => Codec::sperr(&filter.parameters)
             .ok_or_else(|| Error::malformed("SPERR filter", format!("parameters {:?}", filter.parameters)))?,
@@ -212,6 +212,23 @@ fn sz(filter: &Filter) -> Result<Option<Codec>> {
     let undecodable =
         || Error::unsupported(format!("filter {}", describe_filter(filter)), "only floats are decoded here");
     codec.map(Some).ok_or_else(undecodable)
+}
+
+/// Checks the client data of Blosc2: those of Blosc, of which the filter always reads four, then the number of axes and the
+/// chunk shape, which must be a part of the chunk size.
+fn blosc2(filter: &Filter) -> Result<Codec> {
+    let is_valid = match filter.parameters.as_slice() {
+        [_, _, element, size, _, _, _, axes, shape @ ..] => {
+            let elements = shape.iter().fold(1, |product: u64, n| product.saturating_mul((*n).into()));
+            let is_part = u64::from(*size).is_multiple_of(elements);
+            *element > 0 && usize::try_from(*axes) == Ok(shape.len()) && is_part
+        }
+        parameters => parameters.len() >= 4,
+    };
+    if is_valid {
+        return Ok(Codec::Blosc2);
+    }
+    Err(Error::malformed("Blosc2 filter", format!("parameters {:?}", filter.parameters)))
 }
 
 /// A filter, and the header of its chunks.
@@ -452,6 +469,12 @@ mod filters_tests {
         assert!(!is_known(5, &[9, 0, 60, 1, 4, 0, 20, 0]), "nbit");
         assert!(is_known(4, &[0; 4]) && !is_known(4, &[0; 3]), "szip");
         assert!(is_known(6, &[0; 20]) && !is_known(6, &[0; 8]), "scale-offset");
+        let blosc2 = [1, 0, 4, 240, 5, 1, 1, 2, 5, 12];
+        assert!(is_known(32026, &blosc2) && is_known(32026, &blosc2[..7]), "Blosc2");
+        assert!(is_known(32026, &blosc2[..4]) && !is_known(32026, &blosc2[..3]), "Blosc2");
+        assert!(!is_known(32026, &[&blosc2[..7], &[0, 5, 12]].concat()), "Blosc2");
+        assert!(!is_known(32026, &[&[1, 0, 0], &blosc2[3..]].concat()), "Blosc2");
+        assert!(!is_known(32026, &[&blosc2[..8], &[5, 13]].concat()), "Blosc2");
         assert!(
             is_known(32001, &[2, 2, 4, 240, 5, 1, 1]) && !is_known(32001, &[2, 2, 4, 240, 5, 1, 9]),
             "Blosc"

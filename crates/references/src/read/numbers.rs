@@ -7,7 +7,7 @@ use serde_json::Value;
 const WORDS: [(&str, &str); 3] =
     [("-Infinity", "\"-Infinity\""), ("Infinity", "\"Infinity\""), ("NaN", "\"NaN\"")];
 
-/// Parses JSON in which bare words count as text. Integers of more than 64 bits are an error: they would be rounded.
+/// Parses JSON in which bare words count as text. Integers of more than 64 bits that a float would round are an error.
 pub(crate) fn parse(text: &[u8]) -> Result<Value, serde_json::Error> {
     let strict = serde_json::from_slice(text);
     let Ok(text) = std::str::from_utf8(text) else { return strict };
@@ -17,7 +17,7 @@ pub(crate) fn parse(text: &[u8]) -> Result<Value, serde_json::Error> {
     if strict.is_err() { serde_json::from_str(&quoted(text)).or(strict) } else { strict }
 }
 
-/// Returns the first integer of more than 64 bits.
+/// Returns the first integer of more than 64 bits that a float would round.
 fn large_integer(text: &str) -> Option<&str> {
     if text.split(|c: char| !c.is_ascii_digit()).all(|digits| digits.len() < 19) {
         return None;
@@ -33,7 +33,8 @@ fn large_integer(text: &str) -> Option<&str> {
         };
         let (token, after) = rest.split_at_checked(length)?;
         let is_integer = token.trim_start_matches('-').bytes().all(|byte| byte.is_ascii_digit());
-        if is_integer && token.len() > 1 && token.parse::<i64>().is_err() && token.parse::<u64>().is_err() {
+        let is_large = is_integer && token.parse::<i64>().is_err() && token.parse::<u64>().is_err();
+        if is_large && token.parse::<f64>().is_ok_and(|number| format!("{number:.0}") != token) {
             return Some(token);
         }
         rest = after;
@@ -98,10 +99,10 @@ mod tests {
 
     #[test]
     fn integers_of_more_than_64_bits_are_refused() {
-        let exact = br#"[18446744073709551615, -9223372036854775808, 0.12345678901234567890, 1e400000000000000000000, "99999999999999999999"]"#;
+        let exact = br#"[18446744073709551615, -9223372036854775808, 0.12345678901234567890, 100000000000000000000, 1e400000000000000000000, "99999999999999999999"]"#;
         assert_eq!(large_integer(std::str::from_utf8(exact).unwrap()), None);
         for large in
-            ["18446744073709551616", "-9223372036854775809", "[1,{\"a\":123456789012345678901234567890}]"]
+            ["18446744073709551617", "-9223372036854775809", "[1,{\"a\":123456789012345678901234567890}]"]
         {
             let error = parse(large.as_bytes()).unwrap_err().to_string();
             assert!(error.contains("has more than 64 bits"), "{error}");
