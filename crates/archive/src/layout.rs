@@ -727,6 +727,8 @@ mod tests {
             "more than 64 bits"
         );
         assert!(given("run{n:d}.nc", url).unwrap_err().contains("does not match run{n:d}.nc"));
+        assert_eq!(given("x_{m}.nc", "file:///b/x_a#b.nc").unwrap(), json!({"m": "a#b"}));
+        assert_eq!(given("x_{m:d}.nc", "https://b/x_1.nc?key=2#3").unwrap(), json!({"m": 1}));
     }
 
     #[test]
