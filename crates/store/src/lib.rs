@@ -43,6 +43,6 @@ pub use lock::OutputLock;
 pub use meter::{Retries, Stats, Traffic};
 pub use object::{Object, open, open_listed};
 pub use output::{
-    OutputPlace, SideFile, SideObject, check_is_json, create_folder, is_temporary, put, remove,
+    OutputPlace, SideFile, SideObject, check_is_json, create_folder, is_beside_output, put, remove,
     remove_abandoned, sync_folder,
 };

@@ -30,6 +30,7 @@ use crate::{
     connect::{connect, settle_region},
     location::Location,
     object::not_a_file,
+    output::PREFIX,
     output::check_folder,
 };
 
@@ -144,12 +145,12 @@ impl Drop for OutputLock {
 /// Returns the name of the lock, or of another object, of an output with this name.
 fn name_next_to(name: &str, suffix: &str) -> String {
     if name.len() <= LONGEST_NAME {
-        return format!(".virtualize-{name}.{suffix}");
+        return format!("{PREFIX}{name}.{suffix}");
     }
     let sum = name
         .bytes()
         .fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
-    format!(".virtualize-{sum:016x}.{suffix}")
+    format!("{PREFIX}{sum:016x}.{suffix}")
 }
 
 /// Locks the file next to a local output.

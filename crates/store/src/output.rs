@@ -297,7 +297,8 @@ pub(crate) async fn upload(
     upload.finish().await.map(|put| put.e_tag)
 }
 
-const PREFIX: &str = ".virtualize-";
+/// Start of the names of files and folders next to an output, which are not part of it.
+pub(crate) const PREFIX: &str = ".virtualize-";
 const SUFFIX: &str = ".part";
 /// Folder within a temporary one that holds the previous output while the new one replaces it.
 pub(crate) const OLD: &str = "old";
@@ -323,10 +324,9 @@ pub(crate) fn create_aside<T: AsRef<Path>>(
     }
 }
 
-/// Returns whether a path or URL is that of a temporary file or folder, which a killed process may have left.
-pub fn is_temporary(path: &str) -> bool {
-    let name = path.rsplit('/').next().unwrap_or(path);
-    name.starts_with(PREFIX) && name.ends_with(SUFFIX)
+/// Returns whether a path or URL is that of a lock or a temporary file or folder, which runs create next to their outputs.
+pub fn is_beside_output(path: &str) -> bool {
+    path.rsplit('/').next().is_some_and(|name| name.starts_with(PREFIX))
 }
 
 /// Removes temporary files that killed processes left in a folder, and with `deep` in its subfolders. Keeps the only
@@ -337,7 +337,8 @@ pub fn remove_abandoned(folder: &Path, deep: bool) {
         let (name, path) = (entry.file_name(), entry.path());
         let name = name.to_string_lossy();
         let Ok(kind) = entry.file_type() else { continue };
-        if is_temporary(&name) && (kind.is_file() || kind.is_dir()) {
+        let is_temporary = is_beside_output(&name) && name.ends_with(SUFFIX);
+        if is_temporary && (kind.is_file() || kind.is_dir()) {
             remove_one_abandoned(&path, kind.is_dir());
         } else if deep && kind.is_dir() {
             remove_abandoned(&path, deep);

@@ -11,7 +11,7 @@ use virtualize::{
     Code, ErrorClass, OptionName, Options, Remedy, StoreError, StoreOptions, open,
     zarr::{Array, NodePath, Source, node},
 };
-use virtualize_store::{Listed, list_page, look};
+use virtualize_store::{Listed, is_beside_output, list_page, look};
 
 use super::{
     Batch, NAMED, OnChange, OnFailure, each::Each, options::dimensions_of, shard::Parts, write::output_name,
@@ -123,9 +123,7 @@ impl Batch {
                 "" => output.ends_with(".json"),
                 end => end.starts_with('/'),
             });
-            is_journal
-                || is_output
-                || url.rsplit('/').next().is_some_and(|name| name.starts_with(".virtualize-"))
+            is_journal || is_output || is_beside_output(url)
         };
         let take = |mut items: Vec<Item>| {
             items.retain(|item| !is_written(&item.url));
