@@ -15,9 +15,9 @@ use crate::{
     compat::{is_coordinate, roles::text},
     error::{CombineError, Problem},
     values::{
-        Given, Key, Scalar, TOLERANCE,
+        Given, Key, Scalar,
         calendar::{TimeUnits, decode},
-        elements,
+        elements, is_even,
     },
 };
 
@@ -123,7 +123,7 @@ impl Range {
     /// Returns the range of coordinates, without missing ones; `None` if all are missing.
     pub(super) fn of(scalars: &[Scalar], digest: u64, units: Option<Arc<Units>>) -> Option<Self> {
         let (first, last) = (scalars.first()?.clone(), scalars.last()?.clone());
-        Some(Self { first, last, direction: direction(scalars), digest, units, is_even: is_even(scalars) })
+        Some(Self { first, last, direction: direction(scalars), digest, units, is_even: are_even(scalars) })
     }
 
     /// Returns the range of some of its coordinates.
@@ -180,17 +180,16 @@ fn direction(scalars: &[Scalar]) -> Direction {
 }
 
 /// Returns whether coordinates are three or more floats, evenly spaced but for rounding to their type.
-fn is_even(scalars: &[Scalar]) -> bool {
+fn are_even(scalars: &[Scalar]) -> bool {
     let number = |scalar: &Scalar| if let Scalar::Float(number) = scalar { Some(*number) } else { None };
     let Some(numbers) = scalars.iter().map(number).collect::<Option<Vec<f64>>>() else { return false };
     let [first, _, .., last] = *numbers else { return false };
-    #[expect(clippy::cast_precision_loss, reason = "positions are compared roughly")]
-    let position = |n: usize| first + (last - first) * n as f64 / (numbers.len() - 1) as f64;
+    let Ok(count) = u32::try_from(numbers.len()) else { return false };
     #[expect(clippy::cast_possible_truncation, reason = "finds out whether they are of type float32")]
     let is_single = numbers.iter().all(|number| f64::from(*number as f32) == *number);
     let epsilon = if is_single { f64::from(f32::EPSILON) } else { f64::EPSILON };
-    let limit = TOLERANCE / 10.0 * (position(1) - first).abs() + epsilon * first.abs().max(last.abs());
-    numbers.iter().enumerate().all(|(n, number)| (number - position(n)).abs() <= limit)
+    let step = (last - first) / f64::from(count - 1);
+    is_even(&numbers, step, epsilon * first.abs().max(last.abs()))
 }
 
 /// The factor of FNV-1a with 64 bits.

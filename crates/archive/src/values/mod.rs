@@ -320,7 +320,7 @@ impl Packing {
 }
 
 /// Fraction of a pixel by which equal positions may differ.
-pub(crate) const TOLERANCE: f64 = 1e-6;
+const TOLERANCE: f64 = 1e-6;
 
 /// Evenly spaced coordinates.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
@@ -343,10 +343,7 @@ impl Grid {
         let (first, last) = (*numbers.first()?, *numbers.last()?);
         let grid = Self { first, last, count: u32::try_from(numbers.len()).ok().filter(|count| *count > 1)? };
         let step = grid.step();
-        let is_even = |(n, number): (u32, &f64)| {
-            (number - (first + f64::from(n) * step)).abs() <= TOLERANCE / 10.0 * step.abs()
-        };
-        (step.is_finite() && step != 0.0 && (0..).zip(&numbers).all(is_even)).then_some(grid)
+        (step.is_finite() && step != 0.0 && is_even(&numbers, step, 0.0)).then_some(grid)
     }
 
     fn step(&self) -> f64 {
@@ -361,6 +358,13 @@ impl Grid {
             && (self.first - other.first).abs() <= limit
             && ((self.last - other.last).abs() <= limit || is_rounded(step, other.step()))
     }
+}
+
+/// Returns whether numbers are `step` apart, but for a ten-millionth of it and for `rounding`.
+pub(crate) fn is_even(numbers: &[f64], step: f64, rounding: f64) -> bool {
+    let limit = TOLERANCE / 10.0 * step.abs() + rounding;
+    let first = numbers.first().copied().unwrap_or(0.0);
+    (0_u32..).zip(numbers).all(|(n, number)| (number - (first + f64::from(n) * step)).abs() <= limit)
 }
 
 /// Replaces numbers in ascending order that differ by rounding from the one before, where pixels have this size or more.
