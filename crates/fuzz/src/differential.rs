@@ -311,7 +311,7 @@ fn hdf5_allows(difference: &Difference<'_>) -> bool {
         Kind::Unreadable => true,
         // Of two objects with one name, the last is shown.
         _ if difference.has(Code::NameCollision) => true,
-        // Floats that are not IEEE 754 are converted, each library with NaNs of its own.
+        // Each library converts floats that are not IEEE 754, and chooses the bits of NaN.
         Kind::Values => ours.zip(theirs).is_some_and(|(ours, theirs)| {
             let is_nan = |bytes: &[u8]| match *bytes {
                 [a, b] => u16::from_le_bytes([a, b]) << 1 > 0xf800,

@@ -223,8 +223,8 @@ pub(super) fn integer_data_type(size: u32, signed: bool) -> Option<DataType> {
     })
 }
 
-/// Maps a float. One in another format becomes the smallest IEEE 754 format, not smaller than the stored one, that has all its
-/// values; if there is none, binary64, which each value has to equal.
+/// Maps a float. Another format becomes the smallest IEEE 754 format that is not smaller than the stored one and represents all
+/// its values. If there is none, it becomes binary64, and each stored value must be representable.
 ///
 /// # Errors
 /// The fields contradict each other.

@@ -194,7 +194,7 @@ impl<'a> Question<'a> {
         (sources, sentinel, background)
     }
 
-    /// Returns the outcome of a source with this value, which becomes the sentinel if there is none.
+    /// Returns the outcome of a source with this value. The value becomes the sentinel if no earlier source has set it.
     fn outcome(
         &self,
         value: Option<FillValue>,

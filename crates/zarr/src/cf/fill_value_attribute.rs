@@ -23,8 +23,8 @@ pub fn encode(value: &FillValue, data_type: &DataType) -> Option<Value> {
     is_number.then(|| value.to_json(data_type, ZarrFormat::V3).ok()).flatten()
 }
 
-/// Decodes what [`encode`] encodes, and plain JSON values; `None` for what is not a value of the type. A number that a type
-/// of floats cannot represent is none: xarray compares elements with the number itself, so that it masks none of them.
+/// Decodes what [`encode`] encodes, and plain JSON values. Returns `None` if the type cannot represent the value exactly: xarray
+/// compares elements with the number as it is encoded, and would mask nothing.
 pub fn decode(value: &Value, data_type: &DataType) -> Option<FillValue> {
     if let (Some(half), Some([real, imaginary])) =
         (complex_half(data_type), value.as_array().map(Vec::as_slice))
